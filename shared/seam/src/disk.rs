@@ -65,6 +65,10 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Cuts or extends the file; an extension reads as zeros.
     fn set_len(&self, len: u64) -> Boxed<'_, io::Result<()>>;
 
+    /// Extends the file to `len` bytes of zeros and claims their space now, so that a full disk shows here and not at
+    /// a later write. A longer file keeps its length.
+    fn allocate(&self, len: u64) -> Boxed<'_, io::Result<()>>;
+
     /// The file's length in bytes.
     fn size(&self) -> Boxed<'_, io::Result<u64>>;
 }

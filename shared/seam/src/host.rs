@@ -51,6 +51,12 @@ impl Host {
         Self { parts: Arc::new(parts) }
     }
 
+    /// What the host is made of, to build one that differs in a part.
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
     /// Monotonic time since the host started.
     #[must_use]
     pub fn now(&self) -> Mono {

@@ -103,9 +103,35 @@ impl File for SystemFile {
         blocking(move || file.set_len(len))
     }
 
+    fn allocate(&self, len: u64) -> Boxed<'_, io::Result<()>> {
+        let file = Arc::clone(&self.0);
+        blocking(move || claim(&file, len))
+    }
+
     fn size(&self) -> Boxed<'_, io::Result<u64>> {
         let file = Arc::clone(&self.0);
         blocking(move || Ok(file.metadata()?.len()))
+    }
+}
+
+/// Claims blocks; where the file system cannot, zeros are written beyond the present end.
+fn claim(file: &fs::File, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+
+    match fallocate(file, FallocateFlags::empty(), 0, len) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let zeros = vec![0; 64 * 1024];
+            let mut end = file.metadata()?.len();
+            while end < len {
+                let more = usize::try_from(len - end).map_or(zeros.len(), |left| left.min(zeros.len()));
+                file.write_all_at(zeros.get(..more).unwrap_or_default(), end)?;
+                end += more as u64;
+            }
+            Ok(())
+        }
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -147,6 +173,16 @@ fn blocking<'a, T: Send + 'static>(
 mod tests {
     use super::*;
     use crate::write_atomic;
+
+    #[tokio::test]
+    async fn allocated_space_reads_as_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = SystemDisk.open(&dir.path().join("log"), Open::Create).await.unwrap();
+        file.allocate(10_000).await.unwrap();
+        file.allocate(5_000).await.unwrap();
+        assert_eq!(file.size().await.unwrap(), 10_000);
+        assert_eq!(file.read_at(9_998, 8).await.unwrap(), [0u8, 0].as_slice());
+    }
 
     #[tokio::test]
     async fn an_atomic_write_replaces_and_a_lock_excludes() {
