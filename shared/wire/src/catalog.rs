@@ -4,6 +4,7 @@
 //! that an object mentions exists. Credentials are not here; they never leave central.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use base::{Amount, BudgetId, Epoch, KeyHash, ModelName, Name, Price, RegionName, TenantName, Tokens, Unit};
 use serde::{Deserialize, Serialize};
@@ -295,6 +296,38 @@ pub enum ObjectId {
     Route(ModelName),
     /// A budget, by name.
     Budget(Name),
+}
+
+impl Object {
+    /// The object's name among all.
+    #[must_use]
+    pub fn id(&self) -> ObjectId {
+        match self {
+            Self::Tenant(tenant) => ObjectId::Tenant(tenant.name.clone()),
+            Self::App(app) => ObjectId::App(app.tenant.clone(), app.name.clone()),
+            Self::Key(key) => ObjectId::Key(key.name.clone()),
+            Self::Provider(provider) => ObjectId::Provider(provider.name.clone()),
+            Self::Model(model) => ObjectId::Model(model.name.clone()),
+            Self::Group(group) => ObjectId::Group(group.name.clone()),
+            Self::Route(route) => ObjectId::Route(route.name.clone()),
+            Self::Budget(budget) => ObjectId::Budget(budget.name.clone()),
+        }
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tenant(name) => write!(f, "tenant {name}"),
+            Self::App(tenant, name) => write!(f, "app {tenant}/{name}"),
+            Self::Key(name) => write!(f, "key {name}"),
+            Self::Provider(name) => write!(f, "provider {name}"),
+            Self::Model(name) => write!(f, "model {name}"),
+            Self::Group(name) => write!(f, "group {name}"),
+            Self::Route(name) => write!(f, "route {name}"),
+            Self::Budget(name) => write!(f, "budget {name}"),
+        }
+    }
 }
 
 /// One object put or removed.

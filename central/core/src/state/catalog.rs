@@ -1,0 +1,104 @@
+//! Changes of configuration: each makes one epoch, whole or not at all.
+
+use std::collections::BTreeSet;
+
+use base::{Epoch, Name};
+use wire::catalog::{Catalog, ObjectId};
+
+use super::{Moment, State};
+use crate::catalog::{changes, check};
+use crate::{CatalogChange, Effect, EpochRecord, Refusal, Reply};
+
+/// Who asked for an epoch, and why.
+struct Cause {
+    by: String,
+    note: String,
+}
+
+impl State {
+    pub(super) fn change_catalog(
+        &mut self,
+        now: Moment,
+        change: &CatalogChange,
+        effects: &mut Vec<Effect>,
+    ) -> Reply {
+        if change.base != self.catalog.epoch {
+            return Reply::Refused(Refusal::Conflict { base: change.base, now: self.catalog.epoch });
+        }
+        let mut next = self.catalog.clone();
+        change.changes.iter().cloned().for_each(|one| next.apply(one));
+        let faults = self.faults(&next, &change.credentials);
+        if !faults.is_empty() {
+            return Reply::Refused(Refusal::Invalid(faults));
+        }
+        if !change.credentials.is_empty() {
+            self.credentials.extend(change.credentials.iter().cloned());
+            effects.push(Effect::CredentialsChanged);
+        }
+        self.publish(now, next, Cause { by: change.by.clone(), note: change.note.clone() }, effects)
+    }
+
+    /// A revoked key stays revoked: going back must not hand a leaked key its power again.
+    pub(super) fn roll_back(&mut self, now: Moment, to: Epoch, by: &str, effects: &mut Vec<Effect>) -> Reply {
+        let Some(mut old) = self.history.content(&self.catalog, to) else {
+            return Reply::Refused(Refusal::NoSuchEpoch {
+                asked: to,
+                oldest: self.history.oldest(),
+                newest: self.catalog.epoch,
+            });
+        };
+        let revoked: BTreeSet<_> =
+            self.catalog.keys.values().filter(|key| key.revoked).map(|key| key.hash).collect();
+        for key in old.keys.values_mut().filter(|key| revoked.contains(&key.hash)) {
+            key.revoked = true;
+        }
+        let cause = Cause { by: by.to_owned(), note: format!("rollback to epoch {to}") };
+        self.publish(now, old, cause, effects)
+    }
+
+    fn faults(&self, next: &Catalog, credentials: &[(Name, crate::Sealed)]) -> Vec<String> {
+        let unknown = credentials.iter().filter(|(provider, _sealed)| !next.providers.contains_key(provider));
+        let unknown = unknown.map(|(provider, _sealed)| format!("no provider {provider} for a credential"));
+        check(next).iter().map(ToString::to_string).chain(unknown).collect()
+    }
+
+    fn publish(&mut self, now: Moment, mut next: Catalog, cause: Cause, effects: &mut Vec<Effect>) -> Reply {
+        for budget in next.budgets.values_mut() {
+            budget.id = self.budgets.number(&budget.name, &budget.scope, budget.unit, budget.window);
+        }
+        let from = self.catalog.epoch;
+        let forward = changes(&self.catalog, &next);
+        if forward.is_empty() {
+            return Reply::Unchanged(from);
+        }
+        let epoch = Epoch(from.0.saturating_add(1));
+        next.epoch = epoch;
+        self.history.push(EpochRecord {
+            epoch,
+            stamp: now.stamp,
+            at: now.at,
+            by: cause.by,
+            note: cause.note,
+            forward: forward.clone(),
+            back: changes(&next, &self.catalog),
+        });
+        self.catalog = next;
+        self.catalog_stamp = now.stamp;
+        self.forget_credentials(effects);
+        effects.push(Effect::Published { stamp: now.stamp, from, epoch, changes: forward });
+        Reply::Changed(epoch)
+    }
+
+    /// Drops credentials of providers that neither the configuration nor an epoch to go back to mentions.
+    fn forget_credentials(&mut self, effects: &mut Vec<Effect>) {
+        let before = self.credentials.len();
+        let (catalog, history) = (&self.catalog, &self.history);
+        self.credentials.retain(|provider, _sealed| {
+            catalog.providers.contains_key(provider)
+                || history.mentions(&ObjectId::Provider(provider.clone()))
+        });
+        if self.credentials.len() != before {
+            effects.push(Effect::CredentialsChanged);
+        }
+    }
+}
