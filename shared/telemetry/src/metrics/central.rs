@@ -1,0 +1,122 @@
+//! A central node's metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use base::{Amount, Name};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::edge::signed;
+use super::{Exposition, SECONDS, register};
+use crate::names;
+
+type Labels = [(&'static str, String); 1];
+
+/// Everything a central node counts. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct CentralMetrics {
+    exposition: Exposition,
+    link_rtt: Family<Labels, Gauge<f64, AtomicU64>>,
+    budget_limit: Family<Labels, Gauge>,
+    budget_spent: Family<Labels, Gauge>,
+    budget_granted: Family<Labels, Gauge>,
+    proposal: Histogram,
+    /// Raft term.
+    pub term: Gauge,
+    /// 1 on the leader.
+    pub is_leader: Gauge,
+    /// Index of the last committed entry.
+    pub committed: Gauge,
+    /// Index of the last applied entry.
+    pub applied: Gauge,
+    /// Entries not purged.
+    pub log_entries: Gauge,
+    /// Edges attached.
+    pub sessions: Gauge,
+    /// Receipts applied.
+    pub receipts_applied: Counter,
+    /// Version of the configuration.
+    pub epoch: Gauge,
+}
+
+impl Default for CentralMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CentralMetrics {
+    /// Metrics at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            exposition: Exposition(Arc::default()),
+            link_rtt: Family::default(),
+            budget_limit: Family::default(),
+            budget_spent: Family::default(),
+            budget_granted: Family::default(),
+            proposal: SECONDS(),
+            term: Gauge::default(),
+            is_leader: Gauge::default(),
+            committed: Gauge::default(),
+            applied: Gauge::default(),
+            log_entries: Gauge::default(),
+            sessions: Gauge::default(),
+            receipts_applied: Counter::default(),
+            epoch: Gauge::default(),
+        };
+        let mut registry = Registry::default();
+        register(&mut registry, names::LINK_RTT_SECONDS, &metrics.link_rtt);
+        register(&mut registry, names::BUDGET_LIMIT, &metrics.budget_limit);
+        register(&mut registry, names::BUDGET_SPENT, &metrics.budget_spent);
+        register(&mut registry, names::BUDGET_GRANTED, &metrics.budget_granted);
+        register(&mut registry, names::PROPOSAL_SECONDS, &metrics.proposal);
+        register(&mut registry, names::RAFT_TERM, &metrics.term);
+        register(&mut registry, names::RAFT_LEADER, &metrics.is_leader);
+        register(&mut registry, names::RAFT_COMMITTED, &metrics.committed);
+        register(&mut registry, names::RAFT_APPLIED, &metrics.applied);
+        register(&mut registry, names::RAFT_LOG_ENTRIES, &metrics.log_entries);
+        register(&mut registry, names::SESSIONS, &metrics.sessions);
+        register(&mut registry, names::RECEIPTS_APPLIED, &metrics.receipts_applied);
+        register(&mut registry, names::EPOCH, &metrics.epoch);
+        metrics.exposition = Exposition(Arc::new(registry));
+        metrics
+    }
+
+    /// What a scraper reads.
+    #[must_use]
+    pub const fn exposition(&self) -> &Exposition {
+        &self.exposition
+    }
+
+    /// A proposal was applied `after` it was made.
+    pub fn proposed(&self, after: Duration) {
+        self.proposal.observe(after.as_secs_f64());
+    }
+
+    /// The round trip to a node was measured.
+    pub fn link(&self, node: &Name, rtt: Duration) {
+        self.link_rtt.get_or_create(&[("node", node.as_str().to_owned())]).set(rtt.as_secs_f64());
+    }
+
+    /// A budget's open window as it stands.
+    pub fn budget(&self, budget: &Name, limit: Amount, spent: Amount, granted: Amount) {
+        let labels = [("budget", budget.as_str().to_owned())];
+        self.budget_limit.get_or_create(&labels).set(signed(limit));
+        self.budget_spent.get_or_create(&labels).set(signed(spent));
+        self.budget_granted.get_or_create(&labels).set(signed(granted));
+    }
+
+    /// A budget is gone.
+    pub fn forget_budget(&self, budget: &Name) {
+        let labels = [("budget", budget.as_str().to_owned())];
+        self.budget_limit.remove(&labels);
+        self.budget_spent.remove(&labels);
+        self.budget_granted.remove(&labels);
+    }
+}

@@ -1,0 +1,77 @@
+//! Every metric's name, in one list. The documentation and a test are held against it.
+
+/// Name (without the `_total` that counters get) and help of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// The name as registered.
+    pub name: &'static str,
+    /// What it counts, with its unit.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($($constant:ident = $name:literal, $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub const $constant: Metric = Metric { name: $name, help: $help };
+        )*
+
+        /// Every metric.
+        pub const ALL: &[Metric] = &[$($constant,)*];
+    };
+}
+
+metrics! {
+    CALLS = "portolan_calls", "Calls ended, by model, operation and outcome";
+    TENANT_CALLS = "portolan_tenant_calls", "Calls ended, by tenant and outcome";
+    REJECTIONS = "portolan_rejections", "Calls answered with an error of ours, by code";
+    CALL_SECONDS = "portolan_call_seconds", "Time from a call's first byte in to its last byte out, in seconds, by model";
+    FIRST_BYTE_SECONDS = "portolan_first_byte_seconds", "Time until the first byte of the answer, in seconds, by model";
+    CHUNK_GAP_SECONDS = "portolan_longest_chunk_gap_seconds", "Longest time between two chunks of a stream, in seconds, by model";
+    IN_FLIGHT = "portolan_calls_in_flight", "Calls in progress";
+    STREAMS = "portolan_streams_in_flight", "Streamed calls in progress";
+    CONNECTIONS = "portolan_connections", "Callers' connections open, by HTTP version";
+    TOKENS = "portolan_tokens", "Tokens settled, by model and kind (input, cached, output)";
+    TENANT_TOKENS = "portolan_tenant_tokens", "Tokens settled, by tenant";
+    COST = "portolan_cost_nanousd", "Money charged in billionths of a dollar, by model";
+    TENANT_COST = "portolan_tenant_cost_nanousd", "Money charged in billionths of a dollar, by tenant";
+    ATTEMPTS = "portolan_attempts", "Attempts at targets, by path (local, peer, relay) and result";
+    OVERHEAD_ATTEMPTS = "portolan_overhead_attempts", "Failed attempts that may have cost something at their upstream, by path";
+    SPECIAL_ENDS = "portolan_unsettled_drops", "Holds that were dropped without a settlement and charged in full";
+    RECORDS_DROPPED = "portolan_records_dropped", "Call records lost because their sink was slower than the calls";
+    SPANS_DROPPED = "portolan_spans_dropped", "Trace spans lost because their sink was slower than the calls";
+    INSTANCES_OUT = "portolan_upstreams_out", "Model servers taken out after failures";
+    LEASE_WAITS = "portolan_lease_waits", "Calls that had to wait for credit, by result (granted, refused)";
+    LEASE_GRANTED = "portolan_lease_granted", "Credit granted to this edge in the open window, in the budget's unit, by budget";
+    LEASE_SPENT = "portolan_lease_spent", "Credit this edge spent in the open window, in the budget's unit, by budget";
+    LEASE_HELD = "portolan_lease_held", "Credit held by calls in progress, in the budget's unit, by budget";
+    SPOOL_PENDING = "portolan_spool_pending", "Receipts not yet applied by central";
+    EPOCH = "portolan_config_epoch", "Version of the configuration in force";
+    CONFIG_AGE_SECONDS = "portolan_config_age_seconds", "Time since central last confirmed the configuration, in seconds";
+    LINK_RTT_SECONDS = "portolan_link_rtt_seconds", "Round trip to another node, in seconds, by node";
+    RAFT_TERM = "portolan_raft_term", "Raft term";
+    RAFT_LEADER = "portolan_raft_is_leader", "1 on the leader, 0 elsewhere";
+    RAFT_COMMITTED = "portolan_raft_committed_index", "Index of the last committed log entry";
+    RAFT_APPLIED = "portolan_raft_applied_index", "Index of the last applied log entry";
+    RAFT_LOG_ENTRIES = "portolan_raft_log_entries", "Entries in the log that are not purged";
+    SESSIONS = "portolan_edge_sessions", "Edges attached to this node";
+    PROPOSAL_SECONDS = "portolan_proposal_seconds", "Time from a proposal to its application, in seconds";
+    RECEIPTS_APPLIED = "portolan_receipts_applied", "Receipts applied";
+    BUDGET_LIMIT = "portolan_budget_limit", "Limit of the open window, in the budget's unit, by budget";
+    BUDGET_SPENT = "portolan_budget_spent", "Spent in the open window, in the budget's unit, by budget";
+    BUDGET_GRANTED = "portolan_budget_granted", "Granted and not returned in the open window, in the budget's unit, by budget";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_follow_the_convention() {
+        let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
+        assert!(names.iter().all(|name| name.starts_with("portolan_") && !name.ends_with("_total")));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+}
