@@ -1,0 +1,143 @@
+//! Who holds which key, with everything that a call of theirs is held against, so that a call looks up once.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{KeyHash, ModelName, Name, TenantName};
+use edge_core::limits::Gate;
+use seam::Lock;
+use wire::catalog::{Budget, Catalog, Key, Limits, Scope};
+
+/// A gate that calls of many connections pass. Locked for a few instructions, never across an await.
+pub type SharedGate = Arc<Lock<Gate>>;
+
+/// The holder of a key.
+#[derive(Debug)]
+pub struct Principal {
+    /// Whose key it is.
+    pub tenant: TenantName,
+    /// The application that holds it.
+    pub app: Name,
+    /// The key's name.
+    pub key: Name,
+    /// Whether it was revoked.
+    pub revoked: bool,
+    /// Whether it may ask for debugging headers.
+    pub debug: bool,
+    /// The longest time its calls may be served from configuration that could not be refreshed.
+    pub max_stale: Duration,
+    /// Limits of the tenant's calls.
+    pub tenant_gate: SharedGate,
+    /// Limits of the key's calls.
+    pub key_gate: SharedGate,
+    /// Budgets that pay for its calls: the tenant's, the application's, the key's.
+    pub budgets: Vec<Budget>,
+    models: Option<BTreeSet<ModelName>>,
+}
+
+impl Principal {
+    /// Whether it may ask for this name.
+    #[must_use]
+    pub fn may_ask(&self, name: &str) -> bool {
+        self.models.as_ref().is_none_or(|models| models.contains(name))
+    }
+}
+
+/// All holders, by the hash of their keys, and the gates that outlive a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Callers {
+    by_hash: HashMap<KeyHash, Arc<Principal>, BuildHasherDefault<FirstBytes>>,
+    tenant_gates: BTreeMap<TenantName, SharedGate>,
+    key_gates: BTreeMap<Name, SharedGate>,
+}
+
+impl Callers {
+    /// Compiles a consistent catalog; gates of tenants and keys that stay are taken over with what is in progress.
+    pub(super) fn compile(catalog: &Catalog, before: &Self) -> Self {
+        let tenants = catalog.tenants.values().map(|tenant| (&tenant.name, tenant.limits));
+        let keys = catalog.keys.values().map(|key| (&key.name, key.limits));
+        let tenant_gates = carry_over(tenants, &before.tenant_gates);
+        let key_gates = carry_over(keys, &before.key_gates);
+        let mut by_scope: BTreeMap<&Scope, Vec<&Budget>> = BTreeMap::new();
+        for budget in catalog.budgets.values() {
+            by_scope.entry(&budget.scope).or_default().push(budget);
+        }
+        let by_hash = catalog
+            .keys
+            .values()
+            .filter_map(|key| {
+                let max_stale = u64::from(catalog.tenants.get(&key.tenant)?.max_stale_s);
+                let principal = Principal {
+                    tenant: key.tenant.clone(),
+                    app: key.app.clone(),
+                    key: key.name.clone(),
+                    revoked: key.revoked,
+                    debug: key.debug,
+                    max_stale: Duration::from_secs(max_stale),
+                    tenant_gate: Arc::clone(tenant_gates.get(&key.tenant)?),
+                    key_gate: Arc::clone(key_gates.get(&key.name)?),
+                    budgets: paying(&by_scope, key),
+                    models: key.models.as_ref().map(|models| models.iter().cloned().collect()),
+                };
+                Some((key.hash, Arc::new(principal)))
+            })
+            .collect();
+        Self { by_hash, tenant_gates, key_gates }
+    }
+
+    pub(super) fn find(&self, hash: &KeyHash) -> Option<&Arc<Principal>> {
+        self.by_hash.get(hash)
+    }
+}
+
+fn paying(by_scope: &BTreeMap<&Scope, Vec<&Budget>>, key: &Key) -> Vec<Budget> {
+    [
+        Scope::Tenant(key.tenant.clone()),
+        Scope::App(key.tenant.clone(), key.app.clone()),
+        Scope::Key(key.name.clone()),
+    ]
+    .iter()
+    .filter_map(|scope| by_scope.get(scope))
+    .flatten()
+    .map(|budget| (*budget).clone())
+    .collect()
+}
+
+fn carry_over<'a, N: Ord + Clone + 'a>(
+    limits: impl Iterator<Item = (&'a N, Limits)>,
+    before: &BTreeMap<N, SharedGate>,
+) -> BTreeMap<N, SharedGate> {
+    limits
+        .map(|(name, limits)| {
+            let gate = match before.get(name) {
+                Some(gate) => {
+                    gate.lock().set_limits(limits);
+                    Arc::clone(gate)
+                }
+                None => Arc::new(Lock::new(Gate::new(limits))),
+            };
+            (name.clone(), gate)
+        })
+        .collect()
+}
+
+/// Hashes a hash: SHA-256 spreads well, so that its first eight bytes do. Nobody can steer where a stored key lands
+/// without knowing it. Comparing hashes early-out tells a guesser about the hash of the guess, never about a key.
+#[derive(Debug, Default)]
+struct FirstBytes(u64);
+
+impl Hasher for FirstBytes {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk::<8>() {
+            self.0 = u64::from_le_bytes(*first);
+        }
+    }
+
+    fn write_usize(&mut self, _length_of_the_array: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
