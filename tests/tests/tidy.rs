@@ -17,14 +17,28 @@ const MAX_LINES: usize = 600;
 
 #[test]
 fn pure_packages_name_no_io_clock_or_randomness() {
-    let impure_crates = ["tokio", "hyper", "quinn", "rustls", "rand", "getrandom", "reqwest", "axum", "seam", "mesh"];
-    let impure_paths = ["std::net::Tcp", "std::net::Udp", "ToSocketAddrs", "std::fs", "std::thread", "SystemTime", "Instant::now", "std::process", "std::env"];
+    let impure_crates =
+        ["tokio", "hyper", "quinn", "rustls", "rand", "getrandom", "reqwest", "axum", "seam", "mesh"];
+    let impure_paths = [
+        "std::net::Tcp",
+        "std::net::Udp",
+        "ToSocketAddrs",
+        "std::fs",
+        "std::thread",
+        "SystemTime",
+        "Instant::now",
+        "std::process",
+        "std::env",
+    ];
     let mut faults = Vec::new();
     for package in PURE {
         let manifest = fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap();
         let runtime = manifest.split("[dev-dependencies]").next().unwrap_or_default();
         for name in impure_crates {
-            if runtime.lines().any(|line| line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} "))) {
+            if runtime
+                .lines()
+                .any(|line| line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} ")))
+            {
                 faults.push(format!("{package}/Cargo.toml depends on {name}"));
             }
         }
@@ -82,7 +96,9 @@ fn every_metric_is_documented() {
 #[test]
 fn every_fixture_is_used() {
     let mut unused = Vec::new();
-    for fixture in walk(&root()).into_iter().filter(|path| path.components().any(|part| part.as_os_str() == "fixtures")) {
+    for fixture in
+        walk(&root()).into_iter().filter(|path| path.components().any(|part| part.as_os_str() == "fixtures"))
+    {
         let name = fixture.file_name().unwrap().to_string_lossy().into_owned();
         if !all_sources().iter().any(|source| fs::read_to_string(source).unwrap().contains(&name)) {
             unused.push(shown(&fixture));
