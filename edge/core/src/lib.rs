@@ -3,5 +3,7 @@
 //!
 //! Nothing here does I/O, reads a clock, draws a random number or holds a lock; the edge does all that around it.
 
+pub mod bound;
 pub mod limits;
 pub mod plan;
+pub mod retry;
