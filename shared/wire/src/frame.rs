@@ -43,6 +43,25 @@ impl Kind {
     /// The answer to [`Kind::RPC_REQUEST`].
     pub const RPC_REPLY: Self = Self(0x8031);
 
+    /// Whether this build knows the kind.
+    #[must_use]
+    pub const fn is_known(self) -> bool {
+        matches!(
+            self,
+            Self::OPENING
+                | Self::TO_CENTRAL
+                | Self::TO_EDGE
+                | Self::CALL_HEAD
+                | Self::DATA
+                | Self::MESSAGE_END
+                | Self::REPLY_HEAD
+                | Self::FAILURE
+                | Self::TAIL
+                | Self::RPC_REQUEST
+                | Self::RPC_REPLY
+        )
+    }
+
     /// Whether a receiver that does not know this kind must close the session.
     #[must_use]
     pub const fn must_understand(self) -> bool {

@@ -1,0 +1,182 @@
+//! One kept connection per node: dialled once however many ask, dropped when dead, tried again with growing patience.
+//!
+//! A failed dial is remembered for a while ([`MeshError::BackingOff`]), so that callers go elsewhere at once and a
+//! returning node meets no storm. Nobody who gives up waiting ends the dial that others wait for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Mono, Name};
+use seam::Lock;
+use tokio::sync::Mutex;
+use wire::control::NodeAddr;
+
+use crate::{Connection, Endpoint, Expect, MeshError, Purpose};
+
+/// Patience after the first failure; doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest patience.
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// Connections to nodes, for one purpose. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Links {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    endpoint: Endpoint,
+    purpose: Purpose,
+    links: Lock<BTreeMap<Name, Arc<Link>>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    to: NodeAddr,
+    live: Lock<Option<Connection>>,
+    dialling: Arc<Mutex<Failures>>,
+}
+
+#[derive(Debug, Default)]
+struct Failures {
+    count: u32,
+    next_try: Mono,
+    last: String,
+}
+
+impl Links {
+    /// Links for calls and control.
+    #[must_use]
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self::for_purpose(endpoint, Purpose::Calls)
+    }
+
+    /// Links for `purpose`.
+    #[must_use]
+    pub fn for_purpose(endpoint: Endpoint, purpose: Purpose) -> Self {
+        Self { shared: Arc::new(Shared { endpoint, purpose, links: Lock::default() }) }
+    }
+
+    /// The endpoint they go out from.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoint
+    }
+
+    /// A live connection to `node`.
+    ///
+    /// # Errors
+    /// [`MeshError`] when it cannot be reached, refuses or is refused, or when the last try failed a moment ago.
+    pub async fn connect(&self, node: &NodeAddr) -> Result<Connection, MeshError> {
+        let link = self.link(node);
+        if let Some(live) = link.live() {
+            return Ok(live);
+        }
+        let (links, host) = (self.clone(), self.shared.endpoint.host().clone());
+        // The dial runs as its own task: it is not this caller's alone.
+        let dial = host.spawn("mesh-dial", async move { links.dial(&link).await });
+        dial.await.unwrap_or_else(|_gone| Err(MeshError::Closed("the node is stopping".to_owned())))
+    }
+
+    /// The kept connection to `node` if it is live; never dials.
+    #[must_use]
+    pub fn live(&self, node: &Name) -> Option<Connection> {
+        let link = self.shared.links.lock().get(node).cloned();
+        link.and_then(|link| link.live())
+    }
+
+    /// Round trips of the live connections.
+    #[must_use]
+    pub fn rtts(&self) -> Vec<(Name, Duration)> {
+        let links = self.shared.links.lock();
+        links.iter().filter_map(|(name, link)| Some((name.clone(), link.live()?.rtt()))).collect()
+    }
+
+    /// Closes and forgets links to all nodes but those `wanted`.
+    pub fn retain(&self, wanted: impl Fn(&Name) -> bool) {
+        self.shared.links.lock().retain(|name, link| {
+            let keep = wanted(name);
+            if let Some(live) = link.live().filter(|_live| !keep) {
+                live.close("the node left the mesh");
+            }
+            keep
+        });
+    }
+
+    /// The link to `node`; a new one when it moved.
+    fn link(&self, node: &NodeAddr) -> Arc<Link> {
+        let mut links = self.shared.links.lock();
+        match links.get(&node.name).filter(|link| link.to == *node) {
+            Some(link) => Arc::clone(link),
+            None => {
+                let link = Arc::new(Link::new(node.clone()));
+                links.insert(node.name.clone(), Arc::clone(&link));
+                link
+            }
+        }
+    }
+
+    async fn dial(&self, link: &Link) -> Result<Connection, MeshError> {
+        let host = self.shared.endpoint.host();
+        let mut failures = link.dialling.lock().await;
+        if let Some(live) = link.live() {
+            return Ok(live);
+        }
+        let now = host.now();
+        if now < failures.next_try {
+            let retry_in = failures.next_try.since(now);
+            return Err(MeshError::BackingOff { retry_in, last: failures.last.clone() });
+        }
+        let expect = Expect::node(&link.to);
+        match self.shared.endpoint.connect(link.to.mesh, &expect, self.shared.purpose).await {
+            Ok(connection) => {
+                *failures = Failures::default();
+                *link.live.lock() = Some(connection.clone());
+                Ok(connection)
+            }
+            Err(error) => {
+                failures.count = failures.count.saturating_add(1);
+                failures.next_try = host.now() + pause(failures.count, host.random_u64());
+                failures.last = error.to_string();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Link {
+    fn new(to: NodeAddr) -> Self {
+        Self { to, live: Lock::default(), dialling: Arc::default() }
+    }
+
+    fn live(&self) -> Option<Connection> {
+        let mut live = self.live.lock();
+        if live.as_ref().is_some_and(|connection| !connection.is_open()) {
+            *live = None;
+        }
+        live.clone()
+    }
+}
+
+/// Time to wait after the `failures`th failure in a row, between half of it and all of it by `drawn`.
+fn pause(failures: u32, drawn: u64) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let longest = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+    let half = longest / 2;
+    half + half.mul_f64(f64::from(u32::try_from(drawn >> 32).unwrap_or(0)) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_grows_to_a_bound_and_is_never_the_same_for_all() {
+        assert_eq!(pause(1, 0), Duration::from_millis(50));
+        assert_eq!(pause(1, u64::MAX), Duration::from_millis(100));
+        assert_eq!(pause(2, u64::MAX), Duration::from_millis(200));
+        assert_eq!(pause(u32::MAX, u64::MAX), LONGEST_PAUSE);
+    }
+}
