@@ -1,0 +1,194 @@
+//! A mesh of real processes for a test: `portolan up` in a directory of its own, on free ports.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::client::Client;
+
+/// A running mesh. Dropping it stops every process of it.
+#[derive(Debug)]
+pub struct Mesh {
+    up: Child,
+    restarted: Vec<Child>,
+    dir: TempDir,
+    binary: PathBuf,
+    /// What `up` wrote about the mesh.
+    pub facts: Facts,
+}
+
+/// The contents of `mesh.json`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Facts {
+    /// The authority of the listeners' certificates, a PEM file.
+    pub ca: PathBuf,
+    /// The demo tenant's API key.
+    pub key: String,
+    /// Directory of the operator's credentials.
+    pub operator: PathBuf,
+    /// The admin API of each central node.
+    pub admin: Vec<String>,
+    /// Every node.
+    pub nodes: Vec<Node>,
+    /// The demo model servers.
+    pub demo: Vec<Demo>,
+}
+
+/// One node's process.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// `edge` or `central`.
+    pub role: String,
+    /// Its region.
+    pub region: String,
+    /// Its process.
+    pub pid: u32,
+    /// Where callers reach it; edges only.
+    pub url: Option<String>,
+    /// Its log.
+    pub log: PathBuf,
+    /// Its configuration file.
+    pub config: PathBuf,
+}
+
+/// One demo model server's process.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Demo {
+    /// Its name.
+    pub name: String,
+    /// Its region, or `provider`.
+    pub region: String,
+    /// Its process.
+    pub pid: u32,
+    /// Where it listens.
+    pub url: String,
+}
+
+impl Mesh {
+    /// Starts a mesh with the given executable and waits until it is ready.
+    #[must_use]
+    pub fn start(binary: &str) -> Self {
+        Self::start_with(binary, &[])
+    }
+
+    /// As [`Mesh::start`], with more arguments for `up`.
+    #[must_use]
+    pub fn start_with(binary: &str, more: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("mesh");
+        let mut up = Command::new(binary)
+            .args(["up", "--port", "0", "--data"])
+            .arg(&data)
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let facts = data.join("mesh.json");
+        let mut printed = String::new();
+        let mut out = BufReader::new(up.stdout.take().unwrap());
+        // `up` writes its facts before it says what to run next, and that ends with a line on how to stop it.
+        while !printed.contains("Ctrl-C") {
+            assert!(out.read_line(&mut printed).unwrap() > 0, "the mesh did not start:\n{printed}");
+        }
+        let facts = serde_json::from_slice(&read(&facts)).unwrap();
+        Self { up, restarted: Vec::new(), dir, binary: binary.into(), facts }
+    }
+
+    /// The edge of a region.
+    #[must_use]
+    pub fn edge(&self, region: &str) -> &Node {
+        self.facts.nodes.iter().find(|node| node.role == "edge" && node.region == region).unwrap()
+    }
+
+    /// Where callers reach the edge of a region.
+    #[must_use]
+    pub fn url(&self, region: &str) -> String {
+        self.edge(region).url.clone().unwrap()
+    }
+
+    /// A caller that offers HTTP/2 and HTTP/1.1.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::trusting(&self.facts.ca, &["h2", "http/1.1"])
+    }
+
+    /// The mesh's directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs an operator command against the mesh and gives what it printed.
+    ///
+    /// # Errors
+    /// What it printed on standard error, when it failed.
+    pub fn operate(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = Command::new(&self.binary)
+            .args(arguments)
+            .args(["--admin", &self.facts.admin.join(","), "--credentials"])
+            .arg(&self.facts.operator)
+            .output()
+            .unwrap();
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+
+    /// Kills a node with SIGKILL.
+    pub fn kill(&mut self, name: &str) {
+        let pid = self.node(name).pid;
+        signal(pid, "KILL");
+    }
+
+    /// Starts a killed node again on its data; it has started when it listens, which callers see by retrying.
+    pub fn restart(&mut self, name: &str) {
+        let node = self.node(name).clone();
+        let child = Command::new(&self.binary)
+            .args([node.role.as_str(), "--config"])
+            .arg(&node.config)
+            .stdout(Stdio::null())
+            .stderr(append(&node.log))
+            .spawn()
+            .unwrap();
+        for known in &mut self.facts.nodes {
+            if known.name == name {
+                known.pid = child.id();
+            }
+        }
+        self.restarted.push(child);
+    }
+
+    fn node(&self, name: &str) -> &Node {
+        self.facts.nodes.iter().find(|node| node.name == name).unwrap()
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        for child in &mut self.restarted {
+            // It may be gone already.
+            drop(child.kill());
+            drop(child.wait());
+        }
+        signal(self.up.id(), "TERM");
+        drop(self.up.wait());
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    drop(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status());
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap()
+}
+
+fn append(path: &Path) -> Stdio {
+    std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap().into()
+}
