@@ -7,7 +7,9 @@
 mod applied;
 pub mod catalog;
 mod command;
+pub mod files;
 mod history;
+pub mod plan;
 mod registry;
 mod state;
 

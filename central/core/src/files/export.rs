@@ -1,0 +1,198 @@
+//! Configured objects in the form that files have, so that what was read back can be applied again. Secrets do not
+//! come out: keys show their hash, providers no credential.
+
+use std::fmt::Write as _;
+
+use base::{KeyHash, Unit};
+use serde_json::{Map, Value, json};
+use wire::catalog::{
+    Budget, Catalog, Dialect, Key, Limits, Model, Object, Operation, Provider, Replica, Route, Scope,
+    Strategy, Tenant, Window,
+};
+
+use super::decimal;
+
+/// The whole configuration, as one file.
+#[must_use]
+pub fn export(catalog: &Catalog) -> Value {
+    let mut file = Map::new();
+    for one in catalog.objects() {
+        let list = file.entry(list_of(&one)).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(items) = list {
+            items.push(object(&one));
+        }
+    }
+    Value::Object(file)
+}
+
+/// One object, as an item of its list.
+#[must_use]
+pub fn object(object: &Object) -> Value {
+    without_nulls(match object {
+        Object::Tenant(tenant) => tenant_form(tenant),
+        Object::App(app) => json!({ "tenant": app.tenant, "name": app.name }),
+        Object::Key(key) => key_form(key),
+        Object::Provider(provider) => provider_form(provider),
+        Object::Model(model) => model_form(model),
+        Object::Group(group) => json!({ "name": group.name, "models": group.models }),
+        Object::Route(route) => route_form(route),
+        Object::Budget(budget) => budget_form(budget),
+    })
+}
+
+const fn list_of(object: &Object) -> &'static str {
+    match object {
+        Object::Tenant(_) => "tenants",
+        Object::App(_) => "apps",
+        Object::Key(_) => "keys",
+        Object::Provider(_) => "providers",
+        Object::Model(_) => "models",
+        Object::Group(_) => "groups",
+        Object::Route(_) => "routes",
+        Object::Budget(_) => "budgets",
+    }
+}
+
+fn tenant_form(tenant: &Tenant) -> Value {
+    json!({ "name": tenant.name, "limits": limits_form(&tenant.limits), "max_stale_s": tenant.max_stale_s })
+}
+
+fn limits_form(limits: &Limits) -> Value {
+    if *limits == Limits::default() {
+        return Value::Null;
+    }
+    json!({
+        "requests_per_s": limits.requests_per_s,
+        "concurrency": limits.concurrency,
+        "streams": limits.streams,
+    })
+}
+
+fn key_form(key: &Key) -> Value {
+    json!({
+        "name": key.name,
+        "tenant": key.tenant,
+        "app": key.app,
+        "hash": hash_form(key.hash),
+        "limits": limits_form(&key.limits),
+        "models": key.models,
+        "debug": key.debug,
+        "revoked": key.revoked,
+    })
+}
+
+fn hash_form(hash: KeyHash) -> String {
+    let mut text = "sha256:".to_owned();
+    for byte in hash.0 {
+        // Writing to a string does not fail.
+        let _written = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn provider_form(provider: &Provider) -> Value {
+    json!({
+        "name": provider.name,
+        "dialect": dialect_form(provider.dialect),
+        "base_url": provider.base_url,
+    })
+}
+
+fn model_form(model: &Model) -> Value {
+    let price = model.price.map(|price| {
+        json!({
+            "input": decimal::text(price.input),
+            "cached_input": price.cached_input.map(decimal::text),
+            "output": decimal::text(price.output),
+            "call": decimal::text(price.call),
+        })
+    });
+    json!({
+        "name": model.name,
+        "upstream_model": model.upstream_model,
+        "dialect": dialect_form(model.dialect),
+        "operations": model.operations.iter().copied().map(Operation::as_str).collect::<Vec<_>>(),
+        "price": price,
+        "context": model.context,
+        "output_cap": model.output_cap,
+        "tokenizer": model.tokenizer,
+        "replicas": model.replicas.iter().map(replica_form).collect::<Vec<_>>(),
+        "provider": model.provider,
+        "timeouts": {
+            "connect_ms": model.timeouts.connect_ms,
+            "first_byte_ms": model.timeouts.first_byte_ms,
+            "idle_ms": model.timeouts.idle_ms,
+            "total_ms": model.timeouts.total_ms,
+        },
+    })
+}
+
+fn replica_form(replica: &Replica) -> Value {
+    json!({
+        "name": replica.name,
+        "region": replica.region,
+        "url": replica.url,
+        "concurrency": replica.concurrency,
+    })
+}
+
+fn route_form(route: &Route) -> Value {
+    let strategy = match route.strategy {
+        Strategy::Ordered => "ordered",
+        Strategy::Weighted => "weighted",
+    };
+    let target = |target: &wire::catalog::Target| json!({ "model": target.model, "weight": target.weight });
+    json!({
+        "name": route.name,
+        "aliases": route.aliases,
+        "strategy": strategy,
+        "targets": route.targets.iter().map(target).collect::<Vec<_>>(),
+    })
+}
+
+fn budget_form(budget: &Budget) -> Value {
+    let (tenant, app, key) = match &budget.scope {
+        Scope::Tenant(tenant) => (Some(tenant), None, None),
+        Scope::App(tenant, app) => (Some(tenant), Some(app), None),
+        Scope::Key(key) => (None, None, Some(key)),
+    };
+    let (unit, limit) = match budget.unit {
+        Unit::NanoUsd => ("usd", json!(decimal::text(base::NanoUsd(budget.limit.0)))),
+        Unit::Tokens => ("tokens", json!(budget.limit)),
+        Unit::Requests => ("requests", json!(budget.limit)),
+    };
+    let window = match budget.window {
+        Window::Hour => "hour",
+        Window::Day => "day",
+        Window::Month => "month",
+        Window::Total => "total",
+    };
+    json!({
+        "name": budget.name,
+        "tenant": tenant,
+        "app": app,
+        "key": key,
+        "unit": unit,
+        "window": window,
+        "limit": limit,
+        "horizon_ms": budget.horizon_ms,
+    })
+}
+
+const fn dialect_form(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Openai => "openai",
+    }
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_name, value)| !value.is_null())
+            .map(|(name, value)| (name, without_nulls(value)))
+            .collect(),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => plain,
+    }
+}

@@ -1,0 +1,284 @@
+//! Reads the fields of one mapping; what no one asked for is a fault.
+
+use std::str::FromStr;
+
+use base::NanoUsd;
+
+use super::Fault;
+use super::decimal;
+use super::tree::{Kind, Place, Value};
+
+/// A value and how an operator calls it.
+#[derive(Clone, Debug)]
+pub(super) struct Node<'a> {
+    pub(super) file: &'a str,
+    pub(super) path: String,
+    pub(super) value: &'a Value,
+}
+
+impl Node<'_> {
+    pub(super) fn fault(&self, what: impl Into<String>) -> Fault {
+        self.fault_at(self.value.at, what)
+    }
+
+    fn fault_at(&self, at: Place, what: impl Into<String>) -> Fault {
+        Fault {
+            file: self.file.to_owned(),
+            line: at.line,
+            column: at.column,
+            field: self.path.clone(),
+            what: what.into(),
+        }
+    }
+}
+
+/// Reads a value, or says what is wrong with it.
+pub(super) type Read<T> = fn(&Value) -> Result<T, String>;
+
+/// The fields of one mapping.
+pub(super) struct Fields<'a, 'f> {
+    node: Node<'a>,
+    fields: Vec<(&'a super::tree::Key, &'a Value, bool)>,
+    asked: Vec<&'static str>,
+    faults: &'f mut Vec<Fault>,
+}
+
+impl<'a, 'f> Fields<'a, 'f> {
+    /// The fields of `node`; `None`, and a fault, when it is not a mapping.
+    pub(super) fn open(node: &Node<'a>, faults: &'f mut Vec<Fault>) -> Option<Self> {
+        let Kind::Map(fields) = &node.value.kind else {
+            faults
+                .push(node.fault(format!("must be a mapping of fields, this is {}", node.value.describe())));
+            return None;
+        };
+        let fields = fields.iter().map(|(key, value)| (key, value, false)).collect();
+        Some(Self { node: node.clone(), fields, asked: Vec::new(), faults })
+    }
+
+    /// Reports every field that nobody asked for.
+    pub(super) fn finish(self) {
+        for (key, _value, _taken) in self.fields.iter().filter(|(_key, _value, taken)| !taken) {
+            let known = self.asked.join(", ");
+            let what = match nearest(&key.name, &self.asked) {
+                Some(near) => format!("no such field; did you mean {near:?}?"),
+                None => format!("no such field; known here are {known}"),
+            };
+            let node = Node { path: join(&self.node.path, &key.name), ..self.node.clone() };
+            self.faults.push(node.fault_at(key.at, what));
+        }
+    }
+
+    fn take(&mut self, name: &'static str) -> Option<Node<'a>> {
+        self.asked.push(name);
+        let field = self.fields.iter_mut().find(|(key, _value, _taken)| key.name == name)?;
+        field.2 = true;
+        let value = field.1;
+        let given = !value.is_null();
+        given.then(|| Node { file: self.node.file, path: join(&self.node.path, name), value })
+    }
+
+    fn read<T>(&mut self, node: &Node<'_>, read: Read<T>) -> Option<T> {
+        match read(node.value) {
+            Ok(value) => Some(value),
+            Err(what) => {
+                self.faults.push(node.fault(what));
+                None
+            }
+        }
+    }
+
+    /// A field that must be there.
+    pub(super) fn required<T>(&mut self, name: &'static str, read: Read<T>) -> Option<T> {
+        match self.take(name) {
+            Some(node) => self.read(&node, read),
+            None => {
+                self.missing(name, "is required");
+                None
+            }
+        }
+    }
+
+    /// Reports that a field is absent, at the mapping that lacks it.
+    pub(super) fn missing(&mut self, name: &str, what: impl Into<String>) {
+        let node = Node { path: join(&self.node.path, name), ..self.node.clone() };
+        self.faults.push(node.fault(what));
+    }
+
+    /// Reports a fault of a field that is there, at its value.
+    pub(super) fn at_fault(&mut self, name: &str, what: impl Into<String>) {
+        let at = self.node.value.place_of(name);
+        let node = Node { path: join(&self.node.path, name), ..self.node.clone() };
+        self.faults.push(node.fault_at(at, what));
+    }
+
+    /// A field that may be absent: outer `None` when it is at fault.
+    pub(super) fn optional<T>(&mut self, name: &'static str, read: Read<T>) -> Option<Option<T>> {
+        match self.take(name) {
+            Some(node) => self.read(&node, read).map(Some),
+            None => Some(None),
+        }
+    }
+
+    /// A field that may be absent, with what then counts.
+    pub(super) fn or<T>(&mut self, name: &'static str, read: Read<T>, default: T) -> Option<T> {
+        self.optional(name, read).map(|given| given.unwrap_or(default))
+    }
+
+    /// A field that is a list of plain values; `None` when absent.
+    pub(super) fn list<T>(&mut self, name: &'static str, read: Read<T>) -> Option<Option<Vec<T>>> {
+        if !self.has(name) {
+            self.asked.push(name);
+            return Some(None);
+        }
+        let items = self.items(name);
+        let whole = items.len();
+        let read: Vec<T> = items.iter().filter_map(|item| self.read(item, read)).collect();
+        (read.len() == whole).then_some(Some(read))
+    }
+
+    fn has(&mut self, name: &str) -> bool {
+        let field = self.fields.iter_mut().find(|(key, value, _taken)| key.name == name && !value.is_null());
+        field.is_some()
+    }
+
+    /// The items of a list; none when it is absent, and a fault when it is not a list.
+    pub(super) fn items(&mut self, name: &'static str) -> Vec<Node<'a>> {
+        let Some(node) = self.take(name) else { return Vec::new() };
+        let Kind::List(items) = &node.value.kind else {
+            self.faults.push(node.fault(format!("must be a list, this is {}", node.value.describe())));
+            return Vec::new();
+        };
+        let item = |(at, value)| Node { file: node.file, path: format!("{}[{at}]", node.path), value };
+        items.iter().enumerate().map(item).collect()
+    }
+
+    /// Reads each item of a list as a mapping; `None` when one is at fault.
+    pub(super) fn mappings<T>(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(&mut Fields<'_, '_>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let before = self.faults.len();
+        let items = self.items(name);
+        let read: Vec<T> = items.iter().filter_map(|item| self.mapping_of(item, &read)).collect();
+        (self.faults.len() == before).then_some(read)
+    }
+
+    /// Reads a field that is a mapping; inner `None` when it is absent, outer when it is at fault.
+    pub(super) fn mapping<T>(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(&mut Fields<'_, '_>) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.take(name) {
+            None => Some(None),
+            Some(node) => self.mapping_of(&node, &read).map(Some),
+        }
+    }
+
+    /// Reads one mapping below this one.
+    pub(super) fn mapping_of<T>(
+        &mut self,
+        node: &Node<'_>,
+        read: &impl Fn(&mut Fields<'_, '_>) -> Option<T>,
+    ) -> Option<T> {
+        let before = self.faults.len();
+        let mut fields = Fields::open(node, self.faults)?;
+        let value = read(&mut fields);
+        fields.finish();
+        value.filter(|_whole| self.faults.len() == before)
+    }
+
+    /// Records a fault of a node below this mapping.
+    pub(super) fn fault(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The known name that `wrong` most likely meant.
+fn nearest<'n>(wrong: &str, known: &[&'n str]) -> Option<&'n str> {
+    let scored = known.iter().map(|name| (distance(wrong, name), *name));
+    scored.min().filter(|(steps, name)| *steps <= 2.max(name.len() / 3)).map(|(_steps, name)| name)
+}
+
+/// Edits that turn one word into another (Levenshtein), one row at a time.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        let mut last = i + 1;
+        for (cell, right) in row.iter_mut().skip(1).zip(b.bytes()) {
+            let here = (diagonal + usize::from(left != right)).min(last + 1).min(*cell + 1);
+            diagonal = *cell;
+            *cell = here;
+            last = here;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// A text. A bare number is one too: names may look like numbers.
+pub(super) fn text(value: &Value) -> Result<String, String> {
+    match &value.kind {
+        Kind::Text(text) => Ok(text.clone()),
+        Kind::Number(digits) => Ok(digits.clone()),
+        Kind::Bool(_) => Err("must be a text, this is true or false; put it in quotes".to_owned()),
+        Kind::Null | Kind::List(_) | Kind::Map(_) => {
+            Err(format!("must be a text, this is {}", value.describe()))
+        }
+    }
+}
+
+/// A name or another word with rules of its own.
+pub(super) fn word<T: FromStr<Err = base::IdError>>(value: &Value) -> Result<T, String> {
+    let text = text(value)?;
+    text.parse().map_err(|error| format!("{text:?} {error}"))
+}
+
+/// True or false.
+pub(super) fn flag(value: &Value) -> Result<bool, String> {
+    match value.kind {
+        Kind::Bool(flag) => Ok(flag),
+        Kind::Null | Kind::Number(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => {
+            Err(format!("must be true or false, this is {}", value.describe()))
+        }
+    }
+}
+
+/// A whole number that fits `T`.
+pub(super) fn whole<T: FromStr>(value: &Value) -> Result<T, String> {
+    let (Kind::Number(digits) | Kind::Text(digits)) = &value.kind else {
+        return Err(format!("must be a whole number, this is {}", value.describe()));
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("must be a whole number of digits, not {digits:?}"));
+    }
+    digits.parse().map_err(|_too_large| format!("{digits} is too large"))
+}
+
+/// An exact amount of dollars.
+pub(super) fn dollars(value: &Value) -> Result<NanoUsd, String> {
+    match &value.kind {
+        Kind::Number(digits) | Kind::Text(digits) => decimal::dollars(digits),
+        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
+            Err(format!("must be an amount of dollars, this is {}", value.describe()))
+        }
+    }
+}
+
+/// Digits that are read once their unit is known.
+pub(super) fn number(value: &Value) -> Result<String, String> {
+    match &value.kind {
+        Kind::Number(digits) | Kind::Text(digits) => Ok(digits.clone()),
+        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
+            Err(format!("must be a number, this is {}", value.describe()))
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Providers, models, groups and routes.
+
+use base::{Price, Tokens};
+use wire::catalog::{
+    Dialect, Group, Model, Object, Operation, Provider, Replica, Route, Strategy, Target, Timeouts,
+};
+
+use super::fields::{Fields, dollars, text, whole, word};
+use super::tree::{Kind, Value};
+use super::{Credential, Extra};
+
+pub(super) fn provider(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<Object> {
+    let name = fields.required("name", word);
+    let dialect = fields.or("dialect", dialect, Dialect::Openai);
+    let base_url = fields.required("base_url", text);
+    let credential = fields.optional("credential", credential);
+    let provider = Provider { name: name?, dialect: dialect?, base_url: base_url? };
+    if let Some(secret) = credential? {
+        extra.credentials.push(Credential { provider: provider.name.clone(), secret });
+    }
+    Some(Object::Provider(provider))
+}
+
+pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Option<Object> {
+    let name = fields.required("name", word);
+    let upstream_model = fields.optional("upstream_model", non_empty);
+    let dialect = fields.or("dialect", dialect, Dialect::Openai);
+    let operations = fields.list("operations", operation);
+    let chats = operations
+        .as_ref()
+        .is_none_or(|given| given.as_ref().is_none_or(|operations| operations.contains(&Operation::Chat)));
+    let price = fields.mapping("price", |price| read_price(price, chats));
+    let context = fields.optional("context", whole);
+    let output_cap = fields.optional("output_cap", whole);
+    let tokenizer = fields.optional("tokenizer", non_empty);
+    let replicas = fields.mappings("replicas", replica);
+    let provider = fields.optional("provider", word);
+    let timeouts = fields.mapping("timeouts", timeouts);
+    Some(Object::Model(Model {
+        name: name?,
+        upstream_model: upstream_model?,
+        dialect: dialect?,
+        operations: operations?.unwrap_or_else(|| vec![Operation::Chat]),
+        price: price?,
+        context: context?.map(Tokens),
+        output_cap: output_cap?.map(Tokens),
+        tokenizer: tokenizer?,
+        replicas: replicas?,
+        provider: provider?,
+        timeouts: timeouts?.unwrap_or_default(),
+    }))
+}
+
+/// Dollars per million tokens, and dollars per call. What a chat writes is never free by omission.
+fn read_price(fields: &mut Fields<'_, '_>, chats: bool) -> Option<Price> {
+    let input = fields.required("input", dollars);
+    let cached_input = fields.optional("cached_input", dollars);
+    let output = if chats {
+        fields.required("output", dollars)
+    } else {
+        fields.optional("output", dollars).map(Option::unwrap_or_default)
+    };
+    let call = fields.optional("call", dollars);
+    Some(Price {
+        input: input?,
+        cached_input: cached_input?,
+        output: output?,
+        call: call?.unwrap_or_default(),
+    })
+}
+
+fn replica(fields: &mut Fields<'_, '_>) -> Option<Replica> {
+    let name = fields.required("name", word);
+    let region = fields.required("region", word);
+    let url = fields.required("url", text);
+    let concurrency = fields.optional("concurrency", whole);
+    Some(Replica { name: name?, region: region?, url: url?, concurrency: concurrency? })
+}
+
+fn timeouts(fields: &mut Fields<'_, '_>) -> Option<Timeouts> {
+    let usual = Timeouts::default();
+    let connect_ms = fields.or("connect_ms", whole, usual.connect_ms);
+    let first_byte_ms = fields.or("first_byte_ms", whole, usual.first_byte_ms);
+    let idle_ms = fields.or("idle_ms", whole, usual.idle_ms);
+    let total_ms = fields.or("total_ms", whole, usual.total_ms);
+    Some(Timeouts {
+        connect_ms: connect_ms?,
+        first_byte_ms: first_byte_ms?,
+        idle_ms: idle_ms?,
+        total_ms: total_ms?,
+    })
+}
+
+pub(super) fn group(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Option<Object> {
+    let name = fields.required("name", word);
+    let models = fields.list("models", word);
+    Some(Object::Group(Group { name: name?, models: models?.unwrap_or_default() }))
+}
+
+pub(super) fn route(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Option<Object> {
+    let name = fields.required("name", word);
+    let aliases = fields.list("aliases", word);
+    let strategy = fields.or("strategy", strategy, Strategy::Ordered);
+    let targets = targets(fields);
+    Some(Object::Route(Route {
+        name: name?,
+        aliases: aliases?.unwrap_or_default(),
+        strategy: strategy?,
+        targets: targets?,
+    }))
+}
+
+/// Targets are names, or mappings of `model` and `weight`.
+fn targets(fields: &mut Fields<'_, '_>) -> Option<Vec<Target>> {
+    let items = fields.items("targets");
+    let mut targets = Vec::with_capacity(items.len());
+    for item in &items {
+        let target = if matches!(item.value.kind, Kind::Map(_)) {
+            fields.mapping_of(item, &|target: &mut Fields<'_, '_>| {
+                let model = target.required("model", word);
+                let weight = target.or("weight", whole, 1);
+                Some(Target { model: model?, weight: weight? })
+            })
+        } else {
+            match word(item.value) {
+                Ok(model) => Some(Target { model, weight: 1 }),
+                Err(what) => {
+                    fields.fault(item.fault(what));
+                    None
+                }
+            }
+        };
+        targets.push(target);
+    }
+    targets.into_iter().collect()
+}
+
+fn non_empty(value: &Value) -> Result<String, String> {
+    match text(value)? {
+        empty if empty.is_empty() => Err("must not be empty; leave it out".to_owned()),
+        given => Ok(given),
+    }
+}
+
+/// A secret that goes into a header.
+fn credential(value: &Value) -> Result<String, String> {
+    let secret = text(value)?;
+    if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("must be visible ASCII characters without spaces, as a header can carry".to_owned());
+    }
+    Ok(secret)
+}
+
+fn dialect(value: &Value) -> Result<Dialect, String> {
+    match text(value)?.as_str() {
+        "openai" => Ok(Dialect::Openai),
+        other => Err(format!("{other:?} is not a dialect; known is openai")),
+    }
+}
+
+fn operation(value: &Value) -> Result<Operation, String> {
+    match text(value)?.as_str() {
+        "chat" => Ok(Operation::Chat),
+        "embeddings" => Ok(Operation::Embeddings),
+        other => Err(format!("{other:?} is not an operation; known are chat and embeddings")),
+    }
+}
+
+fn strategy(value: &Value) -> Result<Strategy, String> {
+    match text(value)?.as_str() {
+        "ordered" => Ok(Strategy::Ordered),
+        "weighted" => Ok(Strategy::Weighted),
+        other => Err(format!("{other:?} is not a strategy; known are ordered and weighted")),
+    }
+}

@@ -1,0 +1,245 @@
+//! A YAML document as a tree whose every value knows its place. Numbers keep the digits that were written, so that
+//! money is never read through a float.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Location, Spanned};
+
+/// Deepest nesting of a file; ours need five.
+const DEEPEST: usize = 32;
+
+/// Where a value begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+/// A value and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) at: Place,
+    pub(super) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Null,
+    Bool(bool),
+    /// Digits as they were written.
+    Number(String),
+    Text(String),
+    List(Vec<Value>),
+    Map(Vec<(Key, Value)>),
+}
+
+/// A field's name and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) at: Place,
+    pub(super) name: String,
+}
+
+/// The text is not YAML that we read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub(super) at: Place,
+    pub(super) what: String,
+}
+
+/// Reads one document.
+pub(super) fn parse(text: &str) -> Result<Value, Broken> {
+    if text.trim().is_empty() {
+        return Ok(Value { at: Place { line: 1, column: 1 }, kind: Kind::Null });
+    }
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        strict_booleans: true,
+        budget: serde_saphyr::budget! { max_depth: DEEPEST },
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options) {
+        Ok(raw) => Ok(settle(raw, text)),
+        Err(error) => {
+            let at = error.location().map(place).unwrap_or(Place { line: 1, column: 1 });
+            let what = error.to_string();
+            Err(Broken { at, what: format!("not well-formed YAML: {}", first_line(&what)) })
+        }
+    }
+}
+
+/// The first line of a message, without the position that we print ourselves.
+fn first_line(what: &str) -> &str {
+    let line = what.lines().next().unwrap_or(what);
+    line.split_once(" at line ").map_or(line, |(before, _position)| before)
+}
+
+impl Value {
+    pub(super) const fn is_null(&self) -> bool {
+        matches!(self.kind, Kind::Null)
+    }
+
+    /// What the value is, in words.
+    pub(super) const fn describe(&self) -> &'static str {
+        match self.kind {
+            Kind::Null => "nothing",
+            Kind::Bool(_) => "true or false",
+            Kind::Number(_) => "a number",
+            Kind::Text(_) => "a text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a mapping",
+        }
+    }
+
+    /// The place of the field that `path` (such as `replicas[0].url`) names, or of the nearest value around it.
+    pub(super) fn place_of(&self, path: &str) -> Place {
+        let mut value = self;
+        for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
+            let below = match (&value.kind, step.strip_suffix(']')) {
+                (Kind::List(items), Some(index)) => index.parse::<usize>().ok().and_then(|at| items.get(at)),
+                (Kind::Map(fields), None) => {
+                    fields.iter().find(|(key, _value)| key.name == step).map(|(_key, value)| value)
+                }
+                (_scalar, _step) => None,
+            };
+            let Some(below) = below else { break };
+            value = below;
+        }
+        value.at
+    }
+}
+
+fn place(location: Location) -> Place {
+    let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    Place { line: narrow(location.line()), column: narrow(location.column()) }
+}
+
+/// A value as the YAML reader gives it.
+enum Raw {
+    Null,
+    Bool(bool),
+    Number(String),
+    Text(String),
+    List(Vec<Spanned<Self>>),
+    Map(Vec<(Spanned<String>, Spanned<Self>)>),
+}
+
+fn settle(raw: Spanned<Raw>, text: &str) -> Value {
+    let at = place(raw.referenced);
+    let kind = match raw.value {
+        Raw::Null => Kind::Null,
+        Raw::Bool(value) => Kind::Bool(value),
+        Raw::Number(fallback) => Kind::Number(written(raw.defined, text).map_or(fallback, str::to_owned)),
+        Raw::Text(value) => Kind::Text(value),
+        Raw::List(items) => Kind::List(items.into_iter().map(|item| settle(item, text)).collect()),
+        Raw::Map(fields) => Kind::Map(
+            fields
+                .into_iter()
+                .map(|(key, value)| (Key { at: place(key.referenced), name: key.value }, settle(value, text)))
+                .collect(),
+        ),
+    };
+    Value { at, kind }
+}
+
+/// The characters of a value as they stand in the file.
+fn written(location: Location, text: &str) -> Option<&str> {
+    let span = location.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let end = start.checked_add(usize::try_from(span.byte_len()?).ok()?)?;
+    text.get(start..end).map(str::trim)
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        Raw::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Raw::Map(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_digits_and_values_their_places() {
+        let text = "a:\n  - 0.1500000000000000055\n  - \"0.15\"\nb: &x 12\nc: *x\n";
+        let value = parse(text).unwrap();
+        let Kind::Map(fields) = &value.kind else { panic!("{value:?}") };
+        let Kind::List(items) = &fields[0].1.kind else { panic!("{value:?}") };
+        assert_eq!(items[0].kind, Kind::Number("0.1500000000000000055".into()));
+        assert_eq!(items[0].at, Place { line: 2, column: 5 });
+        assert_eq!(items[1].kind, Kind::Text("0.15".into()));
+        assert_eq!(fields[2].1.kind, Kind::Number("12".into()));
+        assert_eq!(fields[2].1.at.line, 5);
+        assert_eq!(value.place_of("a[1].nothing"), Place { line: 3, column: 5 });
+    }
+
+    #[test]
+    fn broken_yaml_says_where() {
+        let broken = parse("a: [1, 2\nb: 3\n").unwrap_err();
+        assert!(broken.at.line >= 1 && broken.what.starts_with("not well-formed YAML: "), "{broken:?}");
+        let twice = parse("a: 1\na: 2\n").unwrap_err();
+        assert_eq!(twice.at.line, 2, "{twice:?}");
+        let deep = format!("a: {}{}", "[".repeat(10_000), "]".repeat(10_000));
+        assert!(parse(&deep).is_err());
+    }
+}

@@ -1,0 +1,251 @@
+//! What files would change: object by object, field by field, and what would break.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use base::{Epoch, Name};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wire::catalog::{Catalog, Change, Object, ObjectId, Scope};
+
+use crate::catalog::{changes, check};
+use crate::files::{Credential, Fault, Parsed, export_object};
+
+/// What files would change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The epoch it was made for.
+    pub base: Epoch,
+    /// Changes, removals first.
+    pub steps: Vec<Step>,
+    /// Providers whose credential would be replaced.
+    pub credentials: Vec<Name>,
+}
+
+/// One object's change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// What happens to it.
+    pub action: Action,
+    /// The object, such as `model gpt-4o`.
+    pub object: String,
+    /// Fields that differ; of a new object all.
+    pub fields: Vec<FieldChange>,
+    /// Objects that would be left inconsistent, and other consequences an operator should know.
+    pub warnings: Vec<String>,
+}
+
+/// What happens to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It is new.
+    Add,
+    /// It differs.
+    Change,
+    /// It goes.
+    Remove,
+}
+
+/// One field's change, as text in the form of the files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldChange {
+    /// Which field.
+    pub field: String,
+    /// Before; `None`: absent.
+    pub before: Option<String>,
+    /// After; `None`: absent.
+    pub after: Option<String>,
+}
+
+/// Files resolved against the configuration in force.
+#[derive(Debug)]
+pub struct Resolved {
+    /// What would change, for people.
+    pub plan: Plan,
+    /// What would change, for the state.
+    pub changes: Vec<Change>,
+    /// Secrets to seal.
+    pub credentials: Vec<Credential>,
+    /// Why it cannot be applied; empty when it can.
+    pub faults: Vec<Fault>,
+}
+
+/// What applying `parsed` to `current` would do. With `prune`, objects that no file mentions go.
+#[must_use]
+pub fn resolve(current: &Catalog, parsed: Parsed, prune: bool) -> Resolved {
+    let mut next =
+        if prune { Catalog { epoch: current.epoch, ..Catalog::default() } } else { current.clone() };
+    for object in &parsed.objects {
+        next.apply(Change::Put(object.clone()));
+    }
+    keep_budget_numbers(current, &mut next);
+    let faults: Vec<Fault> = check(&next).iter().map(|problem| parsed.place(problem)).collect();
+    let changes = changes(current, &next);
+    let before: BTreeMap<ObjectId, Object> = current.objects().map(|object| (object.id(), object)).collect();
+    let step = |change: &Change| step(change, &before, &next, faults.is_empty());
+    let plan = Plan {
+        base: current.epoch,
+        steps: changes.iter().map(step).collect(),
+        credentials: parsed.credentials.iter().map(|credential| credential.provider.clone()).collect(),
+    };
+    Resolved { plan, changes, credentials: parsed.credentials, faults }
+}
+
+/// Files do not know budgets' numbers; without this, every budget would seem changed.
+fn keep_budget_numbers(current: &Catalog, next: &mut Catalog) {
+    for budget in next.budgets.values_mut() {
+        if let Some(known) = current.budgets.get(&budget.name) {
+            budget.id = known.id;
+        }
+    }
+}
+
+fn step(change: &Change, before: &BTreeMap<ObjectId, Object>, next: &Catalog, consistent: bool) -> Step {
+    match change {
+        Change::Put(object) => {
+            let old = before.get(&object.id());
+            Step {
+                action: if old.is_some() { Action::Change } else { Action::Add },
+                object: object.id().to_string(),
+                fields: fields(old, Some(object)),
+                warnings: old.and_then(|old| starts_anew(old, object)).into_iter().collect(),
+            }
+        }
+        Change::Remove(id) => {
+            let broken = if consistent { BTreeSet::new() } else { mentioned_by(next, id) };
+            Step {
+                action: Action::Remove,
+                object: id.to_string(),
+                fields: Vec::new(),
+                warnings: broken.into_iter().map(|user| format!("breaks {user}")).collect(),
+            }
+        }
+    }
+}
+
+/// A budget that counts something else is another budget.
+fn starts_anew(old: &Object, new: &Object) -> Option<String> {
+    let (Object::Budget(old), Object::Budget(new)) = (old, new) else { return None };
+    let same = old.scope == new.scope && old.unit == new.unit && old.window == new.window;
+    (!same).then(|| "counts from nothing: what was spent so far belongs to the old meaning".to_owned())
+}
+
+/// The objects of `catalog` that mention `id`.
+fn mentioned_by(catalog: &Catalog, id: &ObjectId) -> BTreeSet<ObjectId> {
+    catalog.objects().filter(|object| mentions(object, id)).map(|object| object.id()).collect()
+}
+
+fn mentions(object: &Object, id: &ObjectId) -> bool {
+    match (object, id) {
+        (Object::App(app), ObjectId::Tenant(tenant)) => app.tenant == *tenant,
+        (Object::Key(key), ObjectId::Tenant(tenant)) => key.tenant == *tenant,
+        (Object::Key(key), ObjectId::App(tenant, app)) => key.tenant == *tenant && key.app == *app,
+        (Object::Key(key), ObjectId::Model(name) | ObjectId::Group(name) | ObjectId::Route(name)) => {
+            key.models.iter().flatten().any(|model| model == name)
+        }
+        (Object::Model(model), ObjectId::Provider(provider)) => model.provider.as_ref() == Some(provider),
+        (Object::Group(group), ObjectId::Model(name)) => group.models.contains(name),
+        (Object::Route(route), ObjectId::Model(name) | ObjectId::Group(name)) => {
+            route.targets.iter().any(|target| target.model == *name)
+        }
+        (Object::Budget(budget), id) => match (&budget.scope, id) {
+            (Scope::Tenant(tenant), ObjectId::Tenant(gone)) => tenant == gone,
+            (Scope::App(tenant, app), ObjectId::App(of, gone)) => tenant == of && app == gone,
+            (Scope::Key(key), ObjectId::Key(gone)) => key == gone,
+            (_scope, _other) => false,
+        },
+        (_object, _other) => false,
+    }
+}
+
+fn fields(old: Option<&Object>, new: Option<&Object>) -> Vec<FieldChange> {
+    let flat = |object: Option<&Object>| {
+        let mut flat = BTreeMap::new();
+        if let Some(object) = object {
+            flatten(String::new(), &export_object(object), &mut flat);
+        }
+        flat
+    };
+    let (old, new) = (flat(old), flat(new));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| old.get(*name) != new.get(*name))
+        .map(|name| FieldChange {
+            field: name.clone(),
+            before: old.get(name).cloned(),
+            after: new.get(name).cloned(),
+        })
+        .collect()
+}
+
+fn flatten(path: String, value: &Value, flat: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                flatten(below, value, flat);
+            }
+        }
+        Value::Array(items) => {
+            for (at, value) in items.iter().enumerate() {
+                flatten(format!("{path}[{at}]"), value, flat);
+            }
+        }
+        Value::String(text) => drop(flat.insert(path, text.clone())),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => {
+            drop(flat.insert(path, plain.to_string()));
+        }
+    }
+}
+
+impl Plan {
+    /// Whether nothing would change.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.credentials.is_empty()
+    }
+
+    fn count(&self, action: Action) -> usize {
+        self.steps.iter().filter(|step| step.action == action).count()
+    }
+}
+
+impl fmt::Display for Plan {
+    /// For people: one paragraph per object, then a sum.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            write!(f, "{step}")?;
+        }
+        for provider in &self.credentials {
+            writeln!(f, "~ credential of provider {provider}")?;
+        }
+        if self.is_empty() {
+            return writeln!(f, "Nothing to change; epoch {} stands.", self.base);
+        }
+        let (add, change) = (self.count(Action::Add), self.count(Action::Change));
+        let remove = self.count(Action::Remove);
+        writeln!(f, "{add} to add, {change} to change, {remove} to remove, on epoch {}.", self.base)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self.action {
+            Action::Add => '+',
+            Action::Change => '~',
+            Action::Remove => '-',
+        };
+        writeln!(f, "{sign} {}", self.object)?;
+        for FieldChange { field, before, after } in &self.fields {
+            match (before, after) {
+                (Some(before), Some(after)) => writeln!(f, "    {field}: {before} -> {after}")?,
+                (None, Some(after)) => writeln!(f, "    {field}: {after}")?,
+                (Some(before), None) => writeln!(f, "    {field}: {before} -> (none)")?,
+                (None, None) => {}
+            }
+        }
+        self.warnings.iter().try_for_each(|warning| writeln!(f, "    ! {warning}"))
+    }
+}
