@@ -1,0 +1,17 @@
+//! OpenAI's HTTP API, as it and its many compatible servers speak it: chat completions, embeddings, models.
+
+mod ask;
+mod error;
+mod facts;
+mod models;
+mod reply;
+mod scan;
+mod stream;
+
+pub use ask::{Ask, BadRequest, Patch, scan_chat, scan_embeddings};
+pub use error::{UpstreamError, error_body, error_event, upstream_error};
+pub use facts::Facts;
+pub use models::{ListedModel, models_list};
+pub use reply::{BadReply, Usage, check_chat, check_embeddings};
+pub use scan::MAX_DEPTH;
+pub use stream::{Meter, StreamFault};

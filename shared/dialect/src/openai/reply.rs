@@ -1,0 +1,218 @@
+//! Whole answers: whether a 2xx holds an answer at all, and what it says it used. The bytes themselves pass untouched.
+
+use base::Tokens;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::error::{UpstreamError, upstream_error};
+
+/// Tokens as an upstream reported them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Input tokens, cached ones included.
+    pub input: Tokens,
+    /// Input tokens read from the upstream's cache.
+    pub cached_input: Tokens,
+    /// Output tokens, reasoning included.
+    pub output: Tokens,
+}
+
+/// A 2xx that holds no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadReply {
+    /// It holds an error.
+    Error(UpstreamError),
+    /// It is not JSON, or not of this operation.
+    Malformed,
+    /// It holds nothing.
+    Empty,
+}
+
+#[derive(Deserialize)]
+struct Reply<'a> {
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    choices: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    finish_reason: Option<&'a RawValue>,
+}
+
+/// Checks an answer to a chat call and reads its usage.
+///
+/// # Errors
+/// [`BadReply`] when it is no answer. An empty text that says why it ended is one.
+pub fn check_chat(body: &[u8]) -> Result<Option<Usage>, BadReply> {
+    let reply = read(body)?;
+    let choices: Vec<Choice<'_>> = match reply.choices {
+        Some(raw) => serde_json::from_str(raw.get()).map_err(|_other_shape| BadReply::Malformed)?,
+        None => return Err(BadReply::Empty),
+    };
+    let answered = |choice: &Choice<'_>| {
+        let ended = choice.finish_reason.is_some_and(|reason| reason.get() != "\"\"");
+        ended || choice.message.is_some_and(|message| says_something(message.get()))
+    };
+    if choices.iter().any(answered) { Ok(reply.usage.and_then(usage)) } else { Err(BadReply::Empty) }
+}
+
+/// Checks an answer to an embeddings call and reads its usage.
+///
+/// # Errors
+/// [`BadReply`] when it is no answer.
+pub fn check_embeddings(body: &[u8]) -> Result<Option<Usage>, BadReply> {
+    let reply = read(body)?;
+    match reply.data {
+        Some(data) if is_empty_list(data) => Err(BadReply::Empty),
+        Some(data) if data.get().starts_with('[') => Ok(reply.usage.and_then(usage)),
+        Some(_other_shape) => Err(BadReply::Malformed),
+        None => Err(BadReply::Empty),
+    }
+}
+
+fn read(body: &[u8]) -> Result<Reply<'_>, BadReply> {
+    let object = body.trim_ascii_start().starts_with(b"{");
+    let reply: Reply<'_> =
+        serde_json::from_slice(body).ok().filter(|_reply| object).ok_or(BadReply::Malformed)?;
+    let said = reply.error.is_some() || reply.object.is_some_and(|object| object.get() == "\"error\"");
+    if said {
+        return Err(BadReply::Error(upstream_error(body).unwrap_or_default()));
+    }
+    Ok(reply)
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tool_calls: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    audio: Option<&'a RawValue>,
+}
+
+fn says_something(message: &str) -> bool {
+    serde_json::from_str::<Message<'_>>(message).is_ok_and(|message| {
+        let parts = [message.content, message.refusal, message.tool_calls, message.audio];
+        parts.into_iter().flatten().any(|part| part.get() != "\"\"" && !is_empty_list(part))
+    })
+}
+
+/// Whether the value is `[]`, however spaced.
+pub(super) fn is_empty_list(raw: &RawValue) -> bool {
+    let inside = raw.get().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inside.is_some_and(|inside| inside.trim_ascii().is_empty())
+}
+
+#[derive(Deserialize)]
+struct RawUsage<'a> {
+    #[serde(borrow, default)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    completion_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    total_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    prompt_tokens_details: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    prompt_cache_hit_tokens: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Details<'a> {
+    #[serde(borrow, default)]
+    cached_tokens: Option<&'a RawValue>,
+}
+
+/// Reads a `usage` object. A count that is no whole number makes the whole unknown: a guess would be billed.
+pub(super) fn usage(raw: &RawValue) -> Option<Usage> {
+    let raw: RawUsage<'_> = serde_json::from_str(raw.get()).ok()?;
+    let input = count(raw.prompt_tokens)?;
+    let output = raw.completion_tokens.map_or(Some(0), |value| count(Some(value)))?;
+    let details =
+        raw.prompt_tokens_details.and_then(|raw| serde_json::from_str::<Details<'_>>(raw.get()).ok());
+    let cached = details.and_then(|details| count(details.cached_tokens));
+    let cached = cached.or_else(|| count(raw.prompt_cache_hit_tokens)).unwrap_or(0).min(input);
+    // Some servers leave reasoning out of the completion and count it in the total only.
+    let beyond = count(raw.total_tokens).map_or(0, |total| total.saturating_sub(input));
+    Some(Usage { input: Tokens(input), cached_input: Tokens(cached), output: Tokens(output.max(beyond)) })
+}
+
+fn count(raw: Option<&RawValue>) -> Option<u64> {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(input: u64, cached: u64, output: u64) -> Usage {
+        Usage { input: Tokens(input), cached_input: Tokens(cached), output: Tokens(output) }
+    }
+
+    fn usage_of(usage: &str) -> Option<Usage> {
+        let body = format!(r#"{{"choices":[{{"message":{{"content":"hi"}}}}],"usage":{usage}}}"#);
+        check_chat(body.as_bytes()).unwrap()
+    }
+
+    /// Case B090 and its legal twin.
+    #[test]
+    fn a_success_without_an_answer_is_none() {
+        let bad = |body: &str| check_chat(body.as_bytes()).unwrap_err();
+        assert_eq!(bad("<html>busy</html>"), BadReply::Malformed);
+        assert_eq!(bad(r#"{"choices":[{"message":{"content":"h"#), BadReply::Malformed);
+        assert_eq!(bad("[1]"), BadReply::Malformed);
+        assert_eq!(bad(r#"{"choices":[]}"#), BadReply::Empty);
+        assert_eq!(bad(r#"{"choices":[{"message":{"content":""},"finish_reason":null}]}"#), BadReply::Empty);
+        assert_eq!(bad("{}"), BadReply::Empty);
+        match bad(r#"{"error":{"message":"no key"}}"#) {
+            BadReply::Error(error) => assert_eq!(error.message, "no key"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(check_embeddings(br#"{"data":[ ]}"#), Err(BadReply::Empty));
+        for legal in [
+            r#"{"error":null,"choices":[{"message":{"content":""},"finish_reason":"stop"}]}"#,
+            r#"{"choices":[{"message":{"content":null,"tool_calls":[{"id":"c"}]},"finish_reason":null}]}"#,
+        ] {
+            assert_eq!(check_chat(legal.as_bytes()), Ok(None), "{legal}");
+        }
+    }
+
+    #[test]
+    fn usage_is_read_with_its_details() {
+        let plain = r#"{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13}"#;
+        assert_eq!(usage_of(plain), Some(tokens(9, 0, 4)));
+        let cached =
+            r#"{"prompt_tokens":9,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":8}}"#;
+        assert_eq!(usage_of(cached), Some(tokens(9, 8, 4)));
+        let reasoning = r#"{"prompt_tokens":9,"completion_tokens":4,"total_tokens":50}"#;
+        assert_eq!(usage_of(reasoning), Some(tokens(9, 0, 41)));
+        let embeddings = br#"{"data":[{"embedding":[1]}],"usage":{"prompt_tokens":3,"total_tokens":3}}"#;
+        assert_eq!(check_embeddings(embeddings), Ok(Some(tokens(3, 0, 0))));
+    }
+
+    #[test]
+    fn a_senseless_count_is_no_usage() {
+        for count in ["-50", "1e308", "\"12\"", "1.5", "{}"] {
+            assert_eq!(
+                usage_of(&format!(r#"{{"prompt_tokens":5,"completion_tokens":{count}}}"#)),
+                None,
+                "{count}"
+            );
+        }
+        assert_eq!(usage_of("null"), None);
+    }
+}
