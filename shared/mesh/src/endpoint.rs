@@ -227,9 +227,9 @@ fn purpose_of(quinn: &quinn::Connection) -> Option<Purpose> {
 fn report(remote: SocketAddr, lost: ConnectionError) -> MeshError {
     match lost {
         ConnectionError::TransportError(ours) => match Check::named_in(&ours.reason) {
-            Some(check) => {
-                tracing::warn!(%remote, %check, reason = ours.reason, "refused a mesh peer");
-                MeshError::Refused { remote, check, reason: ours.reason }
+            Some((check, reason)) => {
+                tracing::warn!(%remote, %check, reason, "refused a mesh peer");
+                MeshError::Refused { remote, check, reason: reason.to_owned() }
             }
             None => MeshError::Closed(ours.to_string()),
         },
@@ -247,7 +247,7 @@ fn report(remote: SocketAddr, lost: ConnectionError) -> MeshError {
 }
 
 fn refused_by_peer(remote: SocketAddr, reason: &str) -> Option<MeshError> {
-    let check = Check::named_in(reason)?;
+    let (check, reason) = Check::named_in(reason)?;
     tracing::warn!(%remote, %check, reason, "a mesh peer refused this node");
     Some(MeshError::RefusedByPeer { remote, check: Some(check), reason: reason.to_owned() })
 }

@@ -69,9 +69,11 @@ impl Check {
         }
     }
 
-    /// The check named in a closing reason.
-    pub(crate) fn named_in(reason: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|check| reason.contains(check.as_str()))
+    /// The check named in a closing reason, and the refusal's words without what TLS wraps around them.
+    pub(crate) fn named_in(reason: &str) -> Option<(Self, &str)> {
+        let found = |check: Self| Some((check, reason.get(reason.find(check.as_str())?..)?));
+        let (check, words) = Self::ALL.into_iter().find_map(found)?;
+        Some((check, words.strip_suffix("))").unwrap_or(words)))
     }
 }
 

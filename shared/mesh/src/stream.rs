@@ -135,6 +135,12 @@ impl Sender {
         drop(self.stream.set_priority(priority));
     }
 
+    /// Puts bytes on the stream as they are.
+    #[cfg(test)]
+    pub(crate) async fn write_raw(&mut self, bytes: Bytes) -> Result<(), MeshError> {
+        self.write(&mut [bytes]).await
+    }
+
     async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), MeshError> {
         if self.sending {
             return Err(MeshError::HalfSent);

@@ -3,6 +3,7 @@
 //! A peer's certificate is checked in this order: authority and validity, identity, mesh, then what this node expects.
 //! Nothing is resumed, because a resumed session skips these checks.
 
+use std::fmt;
 use std::sync::Arc;
 
 use base::Role;
@@ -245,5 +246,16 @@ pub(crate) fn refused_chain(error: &rustls::Error, claimed: Option<&Identity>) -
 
 /// Carries the refusal's words through TLS: they become the closing reason that the peer reads.
 fn refuse(refusal: Refusal) -> rustls::Error {
-    CertificateError::Other(OtherError(Arc::new(refusal))).into()
+    CertificateError::Other(OtherError(Arc::new(Words(refusal)))).into()
+}
+
+/// TLS shows a foreign error by its debug form alone.
+#[derive(thiserror::Error)]
+#[error("{0}")]
+struct Words(Refusal);
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
 }

@@ -1,0 +1,70 @@
+//! Kept links: one dial for many, patience after a failure, a fresh dial after a death.
+
+use base::Role;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use wire::control::NodeAddr;
+
+use super::Mesh;
+use crate::{Check, Endpoint, Links, MeshError};
+
+#[tokio::test]
+async fn many_who_ask_at_once_share_one_connection() {
+    let mesh = Mesh::new("demo");
+    let (links, central) = (Links::new(mesh.endpoint("edge/eu/e1")), mesh.endpoint("central/eu/c1"));
+    let to = address(&central, "eu");
+    let asking = join_all((0..20).map(|_who| links.connect(&to)));
+    let (found, _far) = tokio::join!(asking, central.accept());
+    assert!(found.iter().all(Result::is_ok));
+    assert!(central.accept().now_or_never().is_none(), "more than one connection was made");
+    assert_eq!(links.rtts().len(), 1);
+}
+
+#[tokio::test]
+async fn after_a_failure_the_next_try_waits_its_turn() {
+    let mesh = Mesh::new("demo");
+    let (links, central) = (Links::new(mesh.endpoint("edge/eu/e1")), mesh.endpoint("central/eu/c1"));
+    let elsewhere = address(&central, "us");
+    let first = links.connect(&elsewhere).await.unwrap_err();
+    assert!(matches!(first, MeshError::Refused { check: Check::Region, .. }), "{first}");
+    let second = links.connect(&elsewhere).await.unwrap_err();
+    assert!(
+        matches!(&second, MeshError::BackingOff { last, .. } if last.contains("wrong region")),
+        "{second}"
+    );
+}
+
+#[tokio::test]
+async fn a_dead_connection_is_dialled_anew_where_the_node_now_is() {
+    let mesh = Mesh::new("demo");
+    let links = Links::new(mesh.endpoint("edge/eu/e1"));
+    let before = mesh.endpoint("central/eu/c1");
+    let (first, _far) = tokio::join!(links.connect_to(&before), before.accept());
+    before.close("restarting").await;
+    let why = first.closed().await.to_string();
+    assert!(why.contains("restarting"), "{why}");
+    assert!(links.live(&"c1".parse().unwrap()).is_none());
+
+    let after = mesh.endpoint("central/eu/c1");
+    let (second, _far) = tokio::join!(links.connect_to(&after), after.accept());
+    assert!(second.is_open());
+
+    links.retain(|name| name.as_str() != "c1");
+    assert!(!second.is_open());
+    assert!(links.rtts().is_empty());
+}
+
+impl Links {
+    async fn connect_to(&self, node: &Endpoint) -> crate::Connection {
+        self.connect(&address(node, "eu")).await.unwrap()
+    }
+}
+
+fn address(node: &Endpoint, region: &str) -> NodeAddr {
+    NodeAddr {
+        name: node.identity().node,
+        role: Role::Central,
+        region: region.parse().unwrap(),
+        mesh: node.local_addr().unwrap(),
+    }
+}
