@@ -25,7 +25,7 @@ pub struct UsageRow {
     pub returned: Amount,
     /// Credit the edge would like to have unspent (its target), holds included.
     pub want: Amount,
-    /// The largest single hold that is waiting for credit; zero when no call waits.
+    /// What the waiting call that lacks least lacks, at the least one unit; zero when no call waits.
     pub waiting: Amount,
 }
 
@@ -48,6 +48,8 @@ pub enum WindowState {
     Open,
     /// No more grants; the edge returns what it has not held.
     Closed,
+    /// Closed, and all that was granted is spent or returned: the edge need not report it again.
+    Settled,
 }
 
 /// Central's counters for one budget and window at one edge.
@@ -67,6 +69,8 @@ pub struct GrantRow {
     pub limit: Amount,
     /// Spent in this window at all edges, as far as central knows.
     pub spent: Amount,
+    /// Most that could still be granted here: what was never granted and what other edges may give back.
+    pub left: Amount,
     /// Whether nothing is left to grant and nothing can come back: refuse at once rather than wait.
     pub exhausted: bool,
 }
