@@ -9,6 +9,7 @@ pub mod catalog;
 mod command;
 pub mod files;
 mod history;
+pub mod ledger;
 pub mod plan;
 mod registry;
 mod state;

@@ -1,0 +1,160 @@
+//! One budget's window: its holders and its sums.
+//!
+//! The sums are kept beside the holders, by double entry, so that a check of one against the other finds a mistake.
+
+use std::collections::BTreeMap;
+
+use base::{Amount, Incarnation, Name, WallMs};
+use serde::{Deserialize, Serialize};
+
+/// Who holds credit: one life of an edge.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Holding {
+    pub(super) edge: Name,
+    pub(super) incarnation: Incarnation,
+}
+
+impl Holding {
+    pub(super) fn new(edge: &Name, incarnation: Incarnation) -> Self {
+        Self { edge: edge.clone(), incarnation }
+    }
+}
+
+/// Counters of one holder; `spent + returned ≤ granted`, each only rises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Holder {
+    pub(super) granted: Amount,
+    pub(super) spent: Amount,
+    pub(super) returned: Amount,
+    /// Charges of applied receipts; at most `spent`.
+    pub(super) receipts: Amount,
+    /// Credit it would like to have unspent.
+    pub(super) want: Amount,
+    /// What its waiting call lacks.
+    pub(super) waiting: Amount,
+    /// The ledger's time when it last asked.
+    pub(super) heard: WallMs,
+    /// What it was last told to keep.
+    pub(super) keep: Option<Amount>,
+}
+
+impl Holder {
+    /// Credit that it neither settled nor returned, as far as it said.
+    pub(super) const fn unspent(&self) -> Amount {
+        self.granted.saturating_sub(self.returned).saturating_sub(self.spent)
+    }
+}
+
+/// Sums over all holders that ever were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Totals {
+    pub(super) granted: u128,
+    pub(super) returned: u128,
+    pub(super) receipts: u128,
+    pub(super) crash: u128,
+    /// Costs beyond holds.
+    pub(super) overrun: u128,
+    /// Credit that was never settled when the window was sealed; counts as spent.
+    pub(super) unsettled: u128,
+}
+
+/// One budget's window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Account {
+    pub(super) totals: Totals,
+    pub(super) holders: BTreeMap<Holding, Holder>,
+    sealed: bool,
+}
+
+impl Account {
+    pub(super) const fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// Credit that may be granted under `limit`.
+    pub(super) fn pool(&self, limit: Amount) -> Amount {
+        narrow(u128::from(limit.0).saturating_sub(self.taken()))
+    }
+
+    /// By how much grants exceed `limit`.
+    pub(super) fn excess(&self, limit: Amount) -> Amount {
+        narrow(self.taken().saturating_sub(u128::from(limit.0)))
+    }
+
+    fn taken(&self) -> u128 {
+        let out = self.totals.granted.saturating_sub(self.totals.returned);
+        out.saturating_add(self.totals.overrun)
+    }
+
+    /// Spent as far as is known: settled at edges, crash charges, overruns, and what was never settled.
+    pub(super) fn spent(&self) -> Amount {
+        let settling: u128 = self.holders.values().map(|h| u128::from(h.spent.0 - h.receipts.0)).sum();
+        let t = &self.totals;
+        narrow(settling + t.receipts + t.crash + t.overrun + t.unsettled)
+    }
+
+    /// Grants more to a holder. The caller keeps within [`Self::pool`].
+    pub(super) fn grant(&mut self, holding: &Holding, more: Amount) {
+        let Some(holder) = self.holders.get_mut(holding) else { return };
+        // A counter that would overflow grants nothing more; the next incarnation starts anew.
+        let Some(granted) = holder.granted.checked_add(more) else { return };
+        holder.granted = granted;
+        self.totals.granted += u128::from(more.0);
+    }
+
+    /// Merges what a holder says it spent and returned. Counters that no lawful edge sends are ignored.
+    pub(super) fn merge(&mut self, holding: &Holding, spent: Amount, returned: Amount) {
+        let Some(holder) = self.holders.get_mut(holding) else { return };
+        let (spent, returned) = (spent.max(holder.spent), returned.max(holder.returned));
+        if spent.checked_add(returned).is_none_or(|sum| sum > holder.granted) {
+            return;
+        }
+        self.totals.returned += u128::from(returned.0 - holder.returned.0);
+        (holder.spent, holder.returned) = (spent, returned);
+    }
+
+    /// Applies one receipt's charge. What its credit does not cover counts as an overrun.
+    pub(super) fn charge(&mut self, holding: &Holding, amount: Amount, overrun: Amount) {
+        let covered = match self.holders.get_mut(holding) {
+            Some(holder) => {
+                let room = holder.granted.saturating_sub(holder.returned).saturating_sub(holder.receipts);
+                let covered = amount.min(room);
+                holder.receipts = holder.receipts.saturating_add(covered);
+                holder.spent = holder.spent.max(holder.receipts);
+                covered
+            }
+            None => {
+                let covered = amount.min(narrow(self.totals.unsettled));
+                self.totals.unsettled -= u128::from(covered.0);
+                covered
+            }
+        };
+        self.totals.receipts += u128::from(covered.0);
+        self.totals.overrun += u128::from(amount.0 - covered.0) + u128::from(overrun.0);
+    }
+
+    /// Ends a holder that spent at most `said`: the rest is returned, what its receipts do not cover is charged.
+    /// Returns that crash charge.
+    pub(super) fn close(&mut self, holding: &Holding, said: Amount) -> Amount {
+        let Some(holder) = self.holders.remove(holding) else { return Amount::ZERO };
+        let room = holder.granted.saturating_sub(holder.returned);
+        let spent = said.max(holder.spent).min(room);
+        let crash = spent.saturating_sub(holder.receipts);
+        self.totals.returned += u128::from(room.0 - spent.0);
+        self.totals.crash += u128::from(crash.0);
+        crash
+    }
+
+    /// Ends the window's settlements: what no receipt covers counts as spent.
+    pub(super) fn seal(&mut self) {
+        for holder in std::mem::take(&mut self.holders).into_values() {
+            let open = holder.granted.saturating_sub(holder.returned).saturating_sub(holder.receipts);
+            self.totals.unsettled += u128::from(open.0);
+        }
+        self.sealed = true;
+    }
+}
+
+pub(super) fn narrow(amount: u128) -> Amount {
+    Amount(u64::try_from(amount).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,168 @@
+//! Reports in, grants out: counters are merged, each budget that was asked is shared once, and every row is answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Amount, BudgetId, Incarnation, Name, WallMs, WindowId};
+use wire::ledger::{GrantRow, Grants, Report, UsageRow, WindowState};
+
+use super::account::{Account, Holding};
+use super::share::{Claim, share};
+use super::{Book, Edge, Ledger};
+
+/// An ask older than this gets nothing; edges repeat theirs four times a second while it stands.
+const STALE_MS: u64 = 2_000;
+
+/// Rows to answer, by holder.
+type Answers = BTreeMap<(Name, Incarnation), BTreeSet<(BudgetId, WindowId)>>;
+
+impl Ledger {
+    /// Merges edges' counters and grants what they ask for, all together, at the entry's time. The answers go to edges
+    /// that reported and to edges that must give credit back.
+    pub fn report(&mut self, at: WallMs, reports: &[(Name, Report)]) -> Vec<(Name, Grants)> {
+        self.advance(at);
+        let mut answers = Answers::new();
+        let mut asked = BTreeSet::new();
+        for (edge, report) in reports {
+            self.hear(edge, report, &mut answers, &mut asked);
+        }
+        for budget in asked {
+            if let Some(book) = self.books.get_mut(&budget) {
+                book.distribute(self.now, &self.edges, &mut answers);
+            }
+        }
+        answers.into_iter().map(|((edge, incarnation), rows)| self.answer(edge, incarnation, &rows)).collect()
+    }
+
+    fn hear(&mut self, edge: &Name, report: &Report, answers: &mut Answers, asked: &mut BTreeSet<BudgetId>) {
+        let Some(of) = self.edges.get(edge).filter(|of| of.is_open(report.incarnation)) else { return };
+        if report.era != self.era {
+            return;
+        }
+        let holding = Holding::new(edge, report.incarnation);
+        let may_ask = of.may_spend(report.incarnation);
+        let rows = answers.entry((edge.clone(), report.incarnation)).or_default();
+        let named: BTreeSet<_> = report.rows.iter().map(|row| (row.budget, row.window)).collect();
+        for row in &report.rows {
+            let Some(book) = self.books.get_mut(&row.budget) else { continue };
+            let known = book.merge(&holding, row);
+            let open = book.open(self.now).filter(|_window| may_ask);
+            if known || row.window != WindowId(0) {
+                rows.insert((row.budget, row.window));
+            }
+            // A row of a window that ended asks for the one that is open, unless that has a row of its own.
+            let first = row.window == WindowId(0) && !known;
+            let asks = first || row.want > Amount::ZERO || row.waiting > Amount::ZERO;
+            if let Some(open) = open
+                && (row.window == open || (asks && !named.contains(&(row.budget, open))))
+            {
+                book.claim(open, &holding, row, self.now);
+                rows.insert((row.budget, open));
+            }
+            asked.insert(row.budget);
+        }
+    }
+
+    fn answer(
+        &self,
+        edge: Name,
+        incarnation: Incarnation,
+        rows: &BTreeSet<(BudgetId, WindowId)>,
+    ) -> (Name, Grants) {
+        let holding = Holding::new(&edge, incarnation);
+        let row = |(budget, window): &(BudgetId, WindowId)| {
+            let book = self.books.get(budget)?;
+            Some(book.answer(*budget, *window, self.now, &holding, &self.edges))
+        };
+        let rows = rows.iter().filter_map(row).collect();
+        (edge, Grants { era: self.era, incarnation, rows })
+    }
+}
+
+impl Book {
+    /// Merges a row's counters; whether its holder is known in its window.
+    fn merge(&mut self, holding: &Holding, row: &UsageRow) -> bool {
+        let Some(account) = self.accounts.get_mut(&row.window) else { return false };
+        account.merge(holding, row.spent, row.returned);
+        account.holders.contains_key(holding)
+    }
+
+    fn claim(&mut self, window: WindowId, holding: &Holding, row: &UsageRow, now: WallMs) {
+        let account = self.accounts.entry(window).or_default();
+        let holder = account.holders.entry(holding.clone()).or_default();
+        (holder.want, holder.waiting, holder.heard) = (row.want, row.waiting, now);
+    }
+
+    /// Shares the open window's pool among all that asked lately.
+    fn distribute(&mut self, now: WallMs, edges: &BTreeMap<Name, Edge>, answers: &mut Answers) {
+        let (id, limit) = (self.budget.id, self.budget.limit);
+        let Some(window) = self.open(now) else { return };
+        let Some(account) = self.accounts.get_mut(&window) else { return };
+        let (holdings, claims): (Vec<Holding>, Vec<Claim>) = account
+            .holders
+            .iter()
+            .filter(|(holding, _holder)| is_live(holding, edges))
+            .map(|(holding, holder)| {
+                let fresh = now.as_millis() <= holder.heard.as_millis().saturating_add(STALE_MS);
+                let (want, waiting) = (holder.want, holder.waiting);
+                (holding.clone(), Claim { unspent: holder.unspent(), want, waiting, fresh })
+            })
+            .unzip();
+        let awards = share(account.pool(limit), account.excess(limit), &claims);
+        for (holding, award) in holdings.iter().zip(awards) {
+            account.grant(holding, award.grant);
+            let Some(holder) = account.holders.get_mut(holding) else { continue };
+            if award.grant >= holder.waiting {
+                holder.waiting = Amount::ZERO;
+            }
+            if award.grant > Amount::ZERO || award.keep != holder.keep {
+                holder.keep = award.keep;
+                let whom = (holding.edge.clone(), holding.incarnation);
+                answers.entry(whom).or_default().insert((id, window));
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        budget: BudgetId,
+        window: WindowId,
+        now: WallMs,
+        holding: &Holding,
+        edges: &BTreeMap<Name, Edge>,
+    ) -> GrantRow {
+        let (limit, nothing) = (self.budget.limit, Account::default());
+        let account = self.accounts.get(&window).unwrap_or(&nothing);
+        let holder = account.holders.get(holding).copied().unwrap_or_default();
+        let open = self.open(now) == Some(window);
+        let state = match (open, holder.unspent() > Amount::ZERO) {
+            (true, _) => WindowState::Open,
+            (false, true) => WindowState::Closed,
+            (false, false) => WindowState::Settled,
+        };
+        let left = if open { account.attainable(limit, holding, edges) } else { Amount::ZERO };
+        GrantRow {
+            budget,
+            window,
+            granted: holder.granted,
+            state,
+            keep: holder.keep,
+            limit,
+            spent: account.spent(),
+            left,
+            exhausted: left == Amount::ZERO,
+        }
+    }
+}
+
+impl Account {
+    /// Most that could still come to `holding`: the pool and what others may give back.
+    fn attainable(&self, limit: Amount, holding: &Holding, edges: &BTreeMap<Name, Edge>) -> Amount {
+        let others =
+            self.holders.iter().filter(|(other, _holder)| *other != holding && is_live(other, edges));
+        others.fold(self.pool(limit), |sum, (_other, holder)| sum.saturating_add(holder.unspent()))
+    }
+}
+
+fn is_live(holding: &Holding, edges: &BTreeMap<Name, Edge>) -> bool {
+    edges.get(&holding.edge).is_some_and(|edge| edge.may_spend(holding.incarnation))
+}

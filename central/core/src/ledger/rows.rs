@@ -1,0 +1,97 @@
+//! The ledger as an operator checks it: one row per budget and window, each of which must balance.
+
+use std::collections::BTreeMap;
+
+use base::{Amount, BudgetId, Name, Unit, WindowId};
+use serde::{Deserialize, Serialize};
+
+use super::account::{Account, narrow};
+use super::edges::Edge;
+use super::{Book, Ledger};
+
+/// One budget's window, in the budget's unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerRow {
+    /// Which budget.
+    pub budget: BudgetId,
+    /// Its name.
+    pub name: Name,
+    /// What it counts.
+    pub unit: Unit,
+    /// Which window.
+    pub window: WindowId,
+    /// Whether grants may still come of it.
+    pub open: bool,
+    /// What may be spent in the window.
+    pub limit: Amount,
+    /// ΣG: everything ever granted.
+    pub granted: u128,
+    /// ΣR: everything ever returned.
+    pub returned: u128,
+    /// Charges of applied receipts.
+    pub receipts: Amount,
+    /// What ended incarnations may have spent beyond their receipts.
+    pub crash: Amount,
+    /// Settled at edges, receipts on their way.
+    pub settling: Amount,
+    /// Held by calls in progress, or available, at edges that live.
+    pub outstanding: Amount,
+    /// Neither settled nor returned by incarnations that ended without a last word, or left when the window was sealed.
+    pub orphaned: Amount,
+    /// Costs beyond holds; charged before any new grant.
+    pub overrun: Amount,
+    /// What may still be granted.
+    pub left: Amount,
+    /// Whether ΣG − ΣR = receipts + crash + settling + outstanding + orphaned, exactly.
+    pub balanced: bool,
+}
+
+impl Ledger {
+    /// Every budget's windows that are kept, oldest first.
+    #[must_use]
+    pub fn check(&self) -> Vec<LedgerRow> {
+        let of = |book: &Book| -> Vec<LedgerRow> {
+            let open = book.open(self.now);
+            let rows = book.accounts.iter();
+            rows.map(|(window, account)| row(book, *window, open == Some(*window), account, &self.edges))
+                .collect()
+        };
+        self.books.values().flat_map(of).collect()
+    }
+}
+
+fn row(
+    book: &Book,
+    window: WindowId,
+    open: bool,
+    account: &Account,
+    edges: &BTreeMap<Name, Edge>,
+) -> LedgerRow {
+    let totals = account.totals;
+    let (mut settling, mut outstanding, mut orphaned) = (0u128, 0u128, totals.unsettled);
+    for (holding, holder) in &account.holders {
+        settling += u128::from(holder.spent.0 - holder.receipts.0);
+        let unspent = u128::from(holder.unspent().0);
+        let lives = edges.get(&holding.edge).is_some_and(|edge| edge.may_spend(holding.incarnation));
+        *(if lives { &mut outstanding } else { &mut orphaned }) += unspent;
+    }
+    let parts = totals.receipts + totals.crash + settling + outstanding + orphaned;
+    LedgerRow {
+        budget: book.budget.id,
+        name: book.budget.name.clone(),
+        unit: book.budget.unit,
+        window,
+        open,
+        limit: book.budget.limit,
+        granted: totals.granted,
+        returned: totals.returned,
+        receipts: narrow(totals.receipts),
+        crash: narrow(totals.crash),
+        settling: narrow(settling),
+        outstanding: narrow(outstanding),
+        orphaned: narrow(orphaned),
+        overrun: narrow(totals.overrun),
+        left: if open { account.pool(book.budget.limit) } else { Amount::ZERO },
+        balanced: totals.granted.checked_sub(totals.returned) == Some(parts),
+    }
+}

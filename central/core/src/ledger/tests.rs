@@ -1,0 +1,240 @@
+use base::{Amount, BudgetId, Era, Incarnation, Name, NanoUsd, RequestId, Unit, WallMs, WindowId};
+use wire::catalog::{Budget, Scope, Window};
+use wire::ledger::{
+    Charge, FinalReport, GrantRow, Outcome, Receipt, ReceiptBatch, ReceiptKind, Report, Usage, UsageRow,
+    WindowState,
+};
+
+use super::{Ledger, LedgerRow, Registered};
+
+const BUDGET: BudgetId = BudgetId(1);
+const FIRST: Incarnation = Incarnation(1);
+const NOON: u64 = 1_798_718_400_000;
+
+#[test]
+fn credit_is_granted_once_however_often_the_ask_is_repeated() {
+    let mut ledger = ledger_with(1_000, Window::Total);
+    let first = ask(&mut ledger, "a", NOON, row(0, 0, 100));
+    let again = ask(&mut ledger, "a", NOON, row(0, 0, 100));
+    assert_eq!((first.granted, again.granted), (Amount(100), Amount(100)));
+    assert_eq!(ask(&mut ledger, "a", NOON, row(60, 0, 100)).granted, Amount(160));
+}
+
+#[test]
+fn grants_never_exceed_the_limit_and_returned_credit_is_granted_again() {
+    let mut ledger = ledger_with(100, Window::Total);
+    ask(&mut ledger, "a", NOON, UsageRow { waiting: Amount(90), ..row(0, 0, 90) });
+    let short = ask(&mut ledger, "b", NOON, UsageRow { waiting: Amount(40), ..row(0, 0, 40) });
+    assert_eq!((short.granted, short.exhausted), (Amount::ZERO, false));
+    // What the first gives back goes to the one that waits at once, without another ask.
+    let grants = ledger.report(at(NOON + 10), &[(name("a"), report(FIRST, row(10, 80, 0)))]);
+    let to_b = grants.iter().find(|(edge, _grants)| *edge == name("b")).unwrap();
+    assert_eq!(to_b.1.rows[0].granted, Amount(40));
+    balanced(&ledger);
+}
+
+#[test]
+fn an_exhausted_budget_says_so() {
+    let mut ledger = ledger_with(100, Window::Total);
+    ask(&mut ledger, "a", NOON, UsageRow { waiting: Amount(100), ..row(0, 0, 100) });
+    ask(&mut ledger, "a", NOON, row(100, 0, 0));
+    let answer = ask(&mut ledger, "b", NOON, UsageRow { waiting: Amount(1), ..row(0, 0, 1) });
+    assert!(answer.exhausted);
+    assert_eq!((answer.spent, answer.limit), (Amount(100), Amount(100)));
+}
+
+#[test]
+fn a_receipt_is_applied_once_by_its_position() {
+    let mut ledger = ledger_with(100, Window::Total);
+    ask(&mut ledger, "a", NOON, row(0, 0, 50));
+    let batch = batch(0, &[(10, 0), (20, 0)]);
+    let taken = ledger.receipts(&name("a"), &batch);
+    assert_eq!((taken.next, taken.fresh.len()), (2, 2));
+    let again = ledger.receipts(&name("a"), &batch);
+    assert_eq!((again.next, again.fresh.len()), (2, 0));
+    let gap = ReceiptBatch { first: 5, ..batch };
+    assert_eq!(ledger.receipts(&name("a"), &gap).next, 2);
+    assert_eq!(balanced(&ledger).receipts, Amount(30));
+}
+
+#[test]
+fn a_crashed_incarnation_is_charged_to_its_ceiling_and_gives_the_rest_back() {
+    let mut ledger = ledger_with(100, Window::Total);
+    ask(&mut ledger, "a", NOON, UsageRow { waiting: Amount(80), ..row(0, 0, 80) });
+    let welcome = ledger.register(&name("a"), 7, None, Some(FIRST));
+    assert_eq!(welcome, Registered::Welcome { incarnation: Incarnation(2), superseded: Some(1) });
+    assert_eq!(balanced(&ledger).orphaned, Amount(80));
+
+    let last_word =
+        FinalReport { incarnation: FIRST, rows: vec![(BUDGET, WindowId(0), Amount(50))], receipts: 2 };
+    assert_eq!(ledger.close(&name("a"), &last_word), None, "its receipts come first");
+    let receipts = batch(0, &[(10, 0), (20, 0)]);
+    let closed = ledger.receipts(&name("a"), &receipts).closed.unwrap();
+    assert_eq!(closed.crash[0].amount, Amount(20));
+    let row = balanced(&ledger);
+    assert_eq!((row.receipts, row.crash, row.left), (Amount(30), Amount(20), Amount(50)));
+
+    // Whatever comes late of it changes nothing.
+    assert!(ledger.close(&name("a"), &last_word).unwrap().crash.is_empty());
+    assert_eq!(ledger.receipts(&name("a"), &batch(2, &[(9, 0)])).fresh.len(), 0);
+    ledger.report(at(NOON), &[(name("a"), report(FIRST, row_of(0, 80, 0)))]);
+    assert_eq!(balanced(&ledger), row);
+}
+
+#[test]
+fn a_process_that_resumes_keeps_its_incarnation_and_the_older_one_stays_out() {
+    let mut ledger = ledger_with(100, Window::Total);
+    ask(&mut ledger, "a", NOON, row(0, 0, 10));
+    let resumed = ledger.register(&name("a"), 2, Some(FIRST), Some(FIRST));
+    assert_eq!(resumed, Registered::Welcome { incarnation: FIRST, superseded: Some(1) });
+    assert_eq!(ledger.register(&name("a"), 1, Some(FIRST), Some(FIRST)), Registered::Superseded);
+    let same = ledger.register(&name("a"), 2, None, None);
+    assert_eq!(same, Registered::Welcome { incarnation: FIRST, superseded: None });
+}
+
+#[test]
+fn a_window_that_ended_takes_settlements_but_grants_nothing_even_if_the_clock_steps_back() {
+    let mut ledger = ledger_with(100, Window::Day);
+    let today = Window::Day.at(at(NOON));
+    let tomorrow = WindowId(today.0 + 86_400_000);
+    let first = ask(&mut ledger, "a", NOON, row(0, 0, 40));
+    assert_eq!(first.window, today);
+    ask(&mut ledger, "a", tomorrow.0, UsageRow { window: tomorrow, ..row(0, 0, 10) });
+
+    let late = UsageRow { window: today, ..row(5, 0, 90) };
+    let grants = ledger.report(at(NOON), &[(name("a"), report(FIRST, late))]);
+    let rows = &grants[0].1.rows;
+    assert_eq!((rows[0].window, rows[0].granted, rows[0].state), (today, Amount(40), WindowState::Closed));
+    assert_eq!((rows[1].window, rows[1].granted, rows[1].state), (tomorrow, Amount(55), WindowState::Open));
+
+    let settled = UsageRow { window: today, ..row(5, 35, 0) };
+    let grants = ledger.report(at(NOON), &[(name("a"), report(FIRST, settled))]);
+    assert_eq!(grants[0].1.rows[0].state, WindowState::Settled);
+    assert!(ledger.check().iter().all(|row| row.balanced));
+}
+
+#[test]
+fn an_old_window_is_sealed_and_a_late_receipt_still_finds_its_place() {
+    let mut ledger = ledger_with(100, Window::Hour);
+    let hour = Window::Hour.at(at(NOON));
+    ask(&mut ledger, "a", NOON, row(0, 0, 40));
+    ask(&mut ledger, "a", NOON + 26 * 3_600_000, row(0, 0, 0));
+    let sealed = ledger.check().into_iter().find(|row| row.window == hour).unwrap();
+    assert_eq!((sealed.orphaned, sealed.balanced), (Amount(40), true));
+    let mut late = batch(0, &[(30, 0)]);
+    late.receipts[0].charges[0].window = hour;
+    ledger.receipts(&name("a"), &late);
+    let row = ledger.check().into_iter().find(|row| row.window == hour).unwrap();
+    assert_eq!((row.orphaned, row.receipts, row.balanced), (Amount(10), Amount(30), true));
+}
+
+#[test]
+fn an_overrun_and_a_lowered_limit_come_before_any_new_grant() {
+    let mut ledger = ledger_with(100, Window::Total);
+    ask(&mut ledger, "a", NOON, row(0, 0, 20));
+    ledger.receipts(&name("a"), &batch(0, &[(20, 15)]));
+    assert_eq!(balanced(&ledger).left, Amount(65));
+    ledger.set_budget(&budget(10, Window::Total));
+    let answer = ask(&mut ledger, "a", NOON, UsageRow { waiting: Amount(1), ..row(20, 0, 1) });
+    assert_eq!(answer.granted, Amount(20));
+}
+
+#[test]
+fn a_removed_budget_remembers_what_was_spent() {
+    let mut ledger = ledger_with(100, Window::Total);
+    ask(&mut ledger, "a", NOON, row(0, 0, 20));
+    ledger.remove_budget(BUDGET);
+    assert_eq!(ask(&mut ledger, "a", NOON, row(20, 0, 50)).granted, Amount(20));
+    ledger.set_budget(&budget(100, Window::Total));
+    assert_eq!(ask(&mut ledger, "b", NOON, row(0, 0, 0)).spent, Amount(20));
+}
+
+fn ledger_with(limit: u64, window: Window) -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.set_budget(&budget(limit, window));
+    for edge in ["a", "b"] {
+        ledger.register(&name(edge), 1, None, None);
+    }
+    ledger
+}
+
+fn budget(limit: u64, window: Window) -> Budget {
+    Budget {
+        id: BUDGET,
+        name: name("daily"),
+        scope: Scope::Key(name("key")),
+        unit: Unit::Requests,
+        window,
+        limit: Amount(limit),
+        horizon_ms: 60_000,
+    }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn at(ms: u64) -> WallMs {
+    WallMs::from_millis(ms)
+}
+
+fn row(spent: u64, returned: u64, want: u64) -> UsageRow {
+    row_of(spent, returned, want)
+}
+
+fn row_of(spent: u64, returned: u64, want: u64) -> UsageRow {
+    UsageRow {
+        budget: BUDGET,
+        window: WindowId(0),
+        spent: Amount(spent),
+        returned: Amount(returned),
+        want: Amount(want),
+        waiting: Amount::ZERO,
+    }
+}
+
+fn report(incarnation: Incarnation, row: UsageRow) -> Report {
+    Report { era: Era(0), incarnation, rows: vec![row] }
+}
+
+fn ask(ledger: &mut Ledger, edge: &str, now: u64, row: UsageRow) -> GrantRow {
+    let grants = ledger.report(at(now), &[(name(edge), report(FIRST, row))]);
+    let (_edge, grants) = grants.into_iter().find(|(to, _grants)| *to == name(edge)).unwrap();
+    grants.rows.into_iter().next().unwrap()
+}
+
+fn batch(first: u64, charges: &[(u64, u64)]) -> ReceiptBatch {
+    let receipt = |(amount, overrun): &(u64, u64)| Receipt {
+        request: RequestId(1),
+        kind: ReceiptKind::Call,
+        at: at(NOON),
+        tenant: "acme".parse().unwrap(),
+        app: name("app"),
+        key: name("key"),
+        model: None,
+        operation: None,
+        region: "eu".parse().unwrap(),
+        served_by: None,
+        provider: None,
+        attempts: 1,
+        usage: Usage::default(),
+        estimated: false,
+        cost: NanoUsd(0),
+        outcome: Outcome::Complete,
+        code: None,
+        charges: vec![Charge {
+            budget: BUDGET,
+            window: WindowId(0),
+            amount: Amount(*amount),
+            overrun: Amount(*overrun),
+        }],
+    };
+    ReceiptBatch { incarnation: FIRST, first, receipts: charges.iter().map(receipt).collect() }
+}
+
+/// The one row of a total, which must balance.
+fn balanced(ledger: &Ledger) -> LedgerRow {
+    let rows = ledger.check();
+    assert!(rows.iter().all(|row| row.balanced), "{rows:?}");
+    rows.into_iter().next().unwrap()
+}
