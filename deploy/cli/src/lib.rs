@@ -1,1 +1,3 @@
-//! .
+//! The parts of the executable `portolan`.
+
+pub mod demo;
