@@ -1,1 +1,16 @@
-//! .
+//! Which instance of a model serves a call, and what a call's end says about the instance that served it.
+//!
+//! Decided here: the choice among instances ([`choose`]), when one is out and how it comes back ([`Instance`]), whose
+//! fault an answer or a broken connection is ([`of_status`], [`of_fault`]), how long to wait ([`Backoff`],
+//! [`retry_after`]). From: offers, outcomes, the time and drawn numbers, all handed in. Nothing here does I/O, reads a
+//! clock or draws.
+
+mod backoff;
+mod choice;
+mod instance;
+mod verdict;
+
+pub use backoff::{Backoff, retry_after};
+pub use choice::{Choice, choose};
+pub use instance::{Health, Instance, Offer, Ticket};
+pub use verdict::{Fault, Verdict, of_fault, of_status};

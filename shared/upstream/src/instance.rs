@@ -1,0 +1,283 @@
+//! One instance: how many calls it serves, and whether it is in, out, or on probation.
+//!
+//! It is out after [`FAILURES`] failures in a row. After a wait, one call is let in as a probe; its success brings the
+//! instance back, its failure doubles the wait. The probe's slot is free again when its call ends in whatever way, and
+//! also when the probe is older than the wait it ended, so that a probe that hangs holds nothing up. Results of calls
+//! that began before the instance went out say nothing about its return.
+
+use std::time::Duration;
+
+use base::Mono;
+
+use crate::Backoff;
+
+/// Failures in a row after which an instance is out.
+const FAILURES: u32 = 3;
+
+/// How long an instance is out. Short at first: a restarted model server is back within seconds.
+const OUT: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(30) };
+
+/// Longest time for which an upstream's `Retry-After` keeps calls away.
+const MAX_PACE: Duration = Duration::from_secs(60);
+
+/// What a call's end says about the instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It answered.
+    Good,
+    /// Nothing: the caller left, or the call itself was at fault.
+    Unknown,
+    /// It failed.
+    Failed,
+    /// It cannot serve for now; one such failure is enough.
+    Broken,
+    /// It answered that calls should stay away for this long.
+    Paced(Duration),
+}
+
+/// What an instance can do for a call now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Take it.
+    Free {
+        /// Calls it serves.
+        outstanding: u32,
+    },
+    /// Take it as a probe.
+    Probe,
+    /// It serves as many calls as it may.
+    Full,
+    /// It is out.
+    Out {
+        /// Until when.
+        until: Mono,
+    },
+}
+
+/// A call's place at an instance. Hand it back with [`Instance::end`], whatever happened.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket {
+    serial: u64,
+}
+
+/// One instance's state.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    concurrency: Option<u32>,
+    outstanding: u32,
+    serial: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    In { failures: u32, from: Mono },
+    Out { until: Mono, round: u32 },
+    Probing { serial: u64, stale: Mono, round: u32 },
+}
+
+impl Instance {
+    /// An instance that is in. `concurrency` bounds the calls it serves at once.
+    #[must_use]
+    pub const fn new(concurrency: Option<u32>) -> Self {
+        Self { concurrency, outstanding: 0, serial: 0, state: State::In { failures: 0, from: Mono::ZERO } }
+    }
+
+    /// Calls it serves.
+    #[must_use]
+    pub const fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Whether it takes calls other than probes.
+    #[must_use]
+    pub const fn is_in(&self) -> bool {
+        matches!(self.state, State::In { .. })
+    }
+
+    /// Changes how many calls it serves at once; those it has go on.
+    pub const fn limit(&mut self, concurrency: Option<u32>) {
+        self.concurrency = concurrency;
+    }
+
+    /// What it can do for a call at `now`.
+    #[must_use]
+    pub fn offer(&self, now: Mono) -> Offer {
+        if self.concurrency.is_some_and(|most| self.outstanding >= most) {
+            return Offer::Full;
+        }
+        match self.state {
+            State::In { from, .. } if now < from => Offer::Out { until: from },
+            State::In { .. } => Offer::Free { outstanding: self.outstanding },
+            State::Out { until, .. } | State::Probing { stale: until, .. } if now < until => {
+                Offer::Out { until }
+            }
+            State::Out { .. } | State::Probing { .. } => Offer::Probe,
+        }
+    }
+
+    /// Takes a call; `None` when the offer changed since it was made. `draw` is any random number.
+    pub fn take(&mut self, now: Mono, draw: u64) -> Option<Ticket> {
+        let offer = self.offer(now);
+        if matches!(offer, Offer::Full | Offer::Out { .. }) {
+            return None;
+        }
+        self.serial += 1;
+        self.outstanding = self.outstanding.saturating_add(1);
+        let serial = self.serial;
+        if let State::Out { round, .. } | State::Probing { round, .. } = self.state {
+            self.state = State::Probing { serial, stale: now + OUT.wait(round, draw), round };
+        }
+        Some(Ticket { serial })
+    }
+
+    /// A call ended. `draw` is any random number.
+    pub fn end(&mut self, ticket: &Ticket, health: Health, now: Mono, draw: u64) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.state = match self.state {
+            State::In { failures, from } => after_call(failures, from, health, now, draw),
+            State::Probing { serial, round, .. } if serial == ticket.serial => {
+                after_probe(round, health, now, draw)
+            }
+            elsewhere @ (State::Out { .. } | State::Probing { .. }) => elsewhere,
+        };
+    }
+}
+
+fn after_call(failures: u32, from: Mono, health: Health, now: Mono, draw: u64) -> State {
+    let failures = match health {
+        Health::Good => 0,
+        Health::Unknown => failures,
+        Health::Paced(wait) => return State::In { failures: 0, from: from.max(now + wait.min(MAX_PACE)) },
+        Health::Failed => failures.saturating_add(1),
+        Health::Broken => FAILURES,
+    };
+    if failures < FAILURES {
+        State::In { failures, from }
+    } else {
+        State::Out { until: now + OUT.wait(0, draw), round: 0 }
+    }
+}
+
+fn after_probe(round: u32, health: Health, now: Mono, draw: u64) -> State {
+    match health {
+        Health::Good => State::In { failures: 0, from: Mono::ZERO },
+        Health::Paced(wait) => State::In { failures: 0, from: now + wait.min(MAX_PACE) },
+        Health::Unknown => State::Out { until: now, round },
+        Health::Failed | Health::Broken => {
+            let round = round.saturating_add(1);
+            State::Out { until: now + OUT.wait(round, draw), round }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn at(ms: u64) -> Mono {
+        Mono::from_nanos(ms * 1_000_000)
+    }
+
+    fn call(instance: &mut Instance, now: Mono, health: Health) {
+        let ticket = instance.take(now, 0).unwrap();
+        instance.end(&ticket, health, now, 0);
+    }
+
+    /// An instance that went out at 0 and is due for a probe at 500 ms (the wait's fixed half).
+    fn out() -> Instance {
+        let mut instance = Instance::new(None);
+        for _failure in 0..3 {
+            call(&mut instance, at(0), Health::Failed);
+        }
+        instance
+    }
+
+    #[test]
+    fn three_failures_in_a_row_put_it_out_and_fewer_do_not() {
+        let mut instance = Instance::new(None);
+        for health in
+            [Health::Failed, Health::Failed, Health::Good, Health::Failed, Health::Unknown, Health::Failed]
+        {
+            call(&mut instance, at(0), health);
+        }
+        assert_eq!(instance.offer(at(0)), Offer::Free { outstanding: 0 });
+        call(&mut instance, at(0), Health::Failed);
+        assert_eq!(instance.offer(at(0)), Offer::Out { until: at(500) });
+    }
+
+    #[test]
+    fn one_probe_at_a_time_and_its_success_brings_it_back() {
+        let mut instance = out();
+        assert_eq!(instance.offer(at(500)), Offer::Probe);
+        let probe = instance.take(at(500), 0).unwrap();
+        assert_eq!(instance.take(at(501), 0), None);
+        instance.end(&probe, Health::Good, at(600), 0);
+        assert_eq!(instance.offer(at(600)), Offer::Free { outstanding: 0 });
+    }
+
+    #[test]
+    fn a_failed_probe_doubles_the_wait() {
+        let mut instance = out();
+        call(&mut instance, at(500), Health::Failed);
+        assert_eq!(instance.offer(at(501)), Offer::Out { until: at(1500) });
+        call(&mut instance, at(1500), Health::Failed);
+        assert_eq!(instance.offer(at(1501)), Offer::Out { until: at(3500) });
+    }
+
+    /// Case B099: a probe that was cancelled, got a 400, or hangs holds nothing up.
+    #[test]
+    fn a_probe_without_a_verdict_frees_its_slot() {
+        let mut instance = out();
+        call(&mut instance, at(500), Health::Unknown);
+        let hung = instance.take(at(501), 0).unwrap();
+        assert_eq!(instance.offer(at(1000)), Offer::Out { until: at(1001) });
+        let next = instance.take(at(1001), 0).unwrap();
+        instance.end(&hung, Health::Failed, at(1002), 0);
+        instance.end(&next, Health::Good, at(1003), 0);
+        assert!(instance.is_in());
+        assert_eq!(instance.outstanding(), 0);
+    }
+
+    #[test]
+    fn concurrency_is_never_exceeded() {
+        let mut instance = Instance::new(Some(2));
+        let first = instance.take(at(0), 0).unwrap();
+        let _second = instance.take(at(0), 0).unwrap();
+        assert_eq!((instance.offer(at(0)), instance.take(at(0), 0)), (Offer::Full, None));
+        instance.end(&first, Health::Good, at(0), 0);
+        assert_eq!(instance.offer(at(0)), Offer::Free { outstanding: 1 });
+    }
+
+    #[test]
+    fn a_paced_instance_is_left_alone_and_counts_no_failure() {
+        let mut instance = Instance::new(None);
+        call(&mut instance, at(0), Health::Paced(Duration::from_secs(2)));
+        assert_eq!(instance.offer(at(1999)), Offer::Out { until: at(2000) });
+        assert_eq!(instance.offer(at(2000)), Offer::Free { outstanding: 0 });
+    }
+
+    proptest! {
+        /// Whatever happened before, a healthy instance serves again after one more longest wait.
+        #[test]
+        fn it_always_comes_back(steps in proptest::collection::vec((0u64..40_000, 0u8..6), 0..60)) {
+            let (mut instance, mut now, mut open) = (Instance::new(Some(8)), at(0), Vec::new());
+            for (wait, step) in steps {
+                now = now + Duration::from_millis(wait);
+                match (step, open.is_empty()) {
+                    (0..=2, _) | (_, true) => open.extend(instance.take(now, wait)),
+                    (3, false) => instance.end(&open.remove(0), Health::Failed, now, wait),
+                    (4, false) => instance.end(&open.remove(0), Health::Unknown, now, wait),
+                    (_, false) => instance.end(&open.remove(0), Health::Good, now, wait),
+                }
+                prop_assert_eq!(usize::try_from(instance.outstanding()).unwrap(), open.len());
+            }
+            open.drain(..).for_each(|ticket| instance.end(&ticket, Health::Unknown, now, 0));
+            now = now + OUT.cap;
+            call(&mut instance, now, Health::Good);
+            prop_assert_eq!(instance.offer(now), Offer::Free { outstanding: 0 });
+        }
+    }
+}
