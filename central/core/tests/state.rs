@@ -241,7 +241,7 @@ proptest! {
                 _ => Command::Rollback { to: Epoch(one.state.epoch().0 / 2), by: "ops".into() },
             };
             prop_assert_eq!(one.apply(command.clone()), two.apply(command));
-            if one.state.epoch().0 as usize == contents.len() {
+            if one.state.epoch().0 == contents.len() as u64 {
                 contents.push(one.state.catalog().clone());
             }
         }
