@@ -5,24 +5,20 @@
 //! somebody already read; nothing here opens one.
 
 mod budgets;
-mod decimal;
 mod export;
-mod fields;
 mod models;
 mod principals;
-mod tree;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use base::{KeyHash, Name};
 use serde::{Deserialize, Serialize};
+use settings::{Fault, Fields, Node, Value};
 use wire::catalog::{Catalog, Object, ObjectId};
 
 use crate::catalog::Problem;
 pub use export::{export, object as export_object};
-use fields::{Fields, Node};
-use tree::Value;
 
 /// One file's text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,33 +28,6 @@ pub struct Source {
     pub name: String,
     /// What it holds.
     pub text: String,
-}
-
-/// A fault and its place.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Fault {
-    /// The file; empty when the fault is of an object that no file mentions.
-    pub file: String,
-    /// Line, from 1; 0 without a file.
-    pub line: u32,
-    /// Column, from 1; 0 without a file.
-    pub column: u32,
-    /// The field, from the top of the file.
-    pub field: String,
-    /// What is wrong and how to mend it.
-    pub what: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.file.is_empty() {
-            write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
-        }
-        if !self.field.is_empty() {
-            write!(f, "{}: ", self.field)?;
-        }
-        f.write_str(&self.what)
-    }
 }
 
 /// A secret of a provider, as it was written in a file. Sealed by whoever applies the files.
@@ -165,7 +134,7 @@ const LISTS: [(&str, ReadObject); 8] = [
 
 impl Reading<'_> {
     fn source(&mut self, source: &Source) {
-        let value = match tree::parse(&source.text) {
+        let value = match settings::yaml(&source.text) {
             Ok(value) => value,
             Err(broken) => {
                 let (line, column) = (broken.at.line, broken.at.column);

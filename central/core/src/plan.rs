@@ -6,10 +6,11 @@ use std::fmt;
 use base::{Epoch, Name};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use settings::Fault;
 use wire::catalog::{Catalog, Change, Object, ObjectId, Scope};
 
 use crate::catalog::{changes, check};
-use crate::files::{Credential, Fault, Parsed, export_object};
+use crate::files::{Credential, Parsed, export_object};
 
 /// What files would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

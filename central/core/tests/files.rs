@@ -3,9 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail loudly, as tests do")]
 
 use base::KeyHash;
-use central_core::files::{self, Fault, Source};
+use central_core::files::{self, Source};
 use central_core::plan::{Resolved, resolve};
 use proptest::prelude::*;
+use settings::Fault;
 use wire::catalog::{Catalog, Change, Object, Scope};
 
 const GOOD: &str = include_str!("files/good.yaml");

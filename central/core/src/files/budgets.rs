@@ -1,12 +1,10 @@
 //! Budgets. A limit is read in the budget's own unit: dollars with decimals, whole tokens, whole requests.
 
 use base::{Amount, BudgetId, Name, TenantName, Unit};
+use settings::{Fields, Value, decimal, number, text, whole, word};
 use wire::catalog::{Budget, Object, Scope, Window};
 
 use super::Extra;
-use super::decimal;
-use super::fields::{Fields, number, text, whole, word};
-use super::tree::Value;
 
 /// Horizon when a budget names none: a minute without central, at little stranding (`docs/decisions`).
 const HORIZON_MS: u32 = 60_000;

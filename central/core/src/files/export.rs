@@ -5,12 +5,11 @@ use std::fmt::Write as _;
 
 use base::{KeyHash, Unit};
 use serde_json::{Map, Value, json};
+use settings::decimal;
 use wire::catalog::{
     Budget, Catalog, Dialect, Key, Limits, Model, Object, Operation, Provider, Replica, Route, Scope,
     Strategy, Tenant, Window,
 };
-
-use super::decimal;
 
 /// The whole configuration, as one file.
 #[must_use]

@@ -1,12 +1,11 @@
 //! Providers, models, groups and routes.
 
 use base::{Price, Tokens};
+use settings::{Fields, Kind, Value, dollars, text, whole, word};
 use wire::catalog::{
     Dialect, Group, Model, Object, Operation, Provider, Replica, Route, Strategy, Target, Timeouts,
 };
 
-use super::fields::{Fields, dollars, text, whole, word};
-use super::tree::{Kind, Value};
 use super::{Credential, Extra};
 
 pub(super) fn provider(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<Object> {

@@ -1,10 +1,10 @@
 //! Tenants, apps and keys.
 
 use base::{KeyHash, Name, TenantName};
+use settings::{Fields, Value, flag, text, whole, word};
 use wire::catalog::{App, Key, Limits, Object, Tenant};
 
 use super::Extra;
-use super::fields::{Fields, flag, text, whole, word};
 
 /// Longest staleness when a tenant names none: a day.
 const STALE_S: u32 = 86_400;
@@ -71,7 +71,7 @@ fn secret(fields: &mut Fields<'_, '_>, extra: &Extra<'_>, known: Option<KeyHash>
     }
 }
 
-fn secret_text(value: &super::tree::Value) -> Result<String, String> {
+fn secret_text(value: &Value) -> Result<String, String> {
     let secret = text(value)?;
     if secret.chars().count() < SHORTEST_SECRET || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(format!(
@@ -81,7 +81,7 @@ fn secret_text(value: &super::tree::Value) -> Result<String, String> {
     Ok(secret)
 }
 
-fn hash_text(value: &super::tree::Value) -> Result<KeyHash, String> {
+fn hash_text(value: &Value) -> Result<KeyHash, String> {
     const EXPECTED: &str = "must be `sha256:` and 64 hexadecimal digits";
     let text = text(value)?;
     let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64 && digits.is_ascii());

@@ -6,7 +6,10 @@ use base::NanoUsd;
 const DECIMALS: usize = 9;
 
 /// Reads dollars such as `0.15` or `12`.
-pub(super) fn dollars(text: &str) -> Result<NanoUsd, String> {
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn dollars(text: &str) -> Result<NanoUsd, String> {
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     if whole.is_empty() || fraction.is_empty() || !digits(whole) || !digits(fraction) {
@@ -26,7 +29,8 @@ pub(super) fn dollars(text: &str) -> Result<NanoUsd, String> {
 }
 
 /// Writes dollars as [`dollars`] reads them.
-pub(super) fn text(amount: NanoUsd) -> String {
+#[must_use]
+pub fn text(amount: NanoUsd) -> String {
     let (whole, nano) = (amount.0 / 1_000_000_000, amount.0 % 1_000_000_000);
     let digits = format!("{nano:09}");
     match digits.trim_end_matches('0') {

@@ -1,56 +1,20 @@
-//! A YAML document as a tree whose every value knows its place. Numbers keep the digits that were written, so that
-//! money is never read through a float.
+//! YAML as a tree.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
+use crate::{Broken, Key, Kind, Place, Value};
+
 /// Deepest nesting of a file; ours need five.
 const DEEPEST: usize = 32;
 
-/// Where a value begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) line: u32,
-    pub(super) column: u32,
-}
-
-/// A value and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Value {
-    pub(super) at: Place,
-    pub(super) kind: Kind,
-}
-
-/// What a value is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Null,
-    Bool(bool),
-    /// Digits as they were written.
-    Number(String),
-    Text(String),
-    List(Vec<Value>),
-    Map(Vec<(Key, Value)>),
-}
-
-/// A field's name and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) at: Place,
-    pub(super) name: String,
-}
-
-/// The text is not YAML that we read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Broken {
-    pub(super) at: Place,
-    pub(super) what: String,
-}
-
-/// Reads one document.
-pub(super) fn parse(text: &str) -> Result<Value, Broken> {
+/// Reads one YAML document.
+///
+/// # Errors
+/// [`Broken`] when it is not well formed.
+pub fn yaml(text: &str) -> Result<Value, Broken> {
     if text.trim().is_empty() {
         return Ok(Value { at: Place { line: 1, column: 1 }, kind: Kind::Null });
     }
@@ -73,41 +37,6 @@ pub(super) fn parse(text: &str) -> Result<Value, Broken> {
 fn first_line(what: &str) -> &str {
     let line = what.lines().next().unwrap_or(what);
     line.split_once(" at line ").map_or(line, |(before, _position)| before)
-}
-
-impl Value {
-    pub(super) const fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Null)
-    }
-
-    /// What the value is, in words.
-    pub(super) const fn describe(&self) -> &'static str {
-        match self.kind {
-            Kind::Null => "nothing",
-            Kind::Bool(_) => "true or false",
-            Kind::Number(_) => "a number",
-            Kind::Text(_) => "a text",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a mapping",
-        }
-    }
-
-    /// The place of the field that `path` (such as `replicas[0].url`) names, or of the nearest value around it.
-    pub(super) fn place_of(&self, path: &str) -> Place {
-        let mut value = self;
-        for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
-            let below = match (&value.kind, step.strip_suffix(']')) {
-                (Kind::List(items), Some(index)) => index.parse::<usize>().ok().and_then(|at| items.get(at)),
-                (Kind::Map(fields), None) => {
-                    fields.iter().find(|(key, _value)| key.name == step).map(|(_key, value)| value)
-                }
-                (_scalar, _step) => None,
-            };
-            let Some(below) = below else { break };
-            value = below;
-        }
-        value.at
-    }
 }
 
 fn place(location: Location) -> Place {
@@ -222,7 +151,7 @@ mod tests {
     #[test]
     fn numbers_keep_their_digits_and_values_their_places() {
         let text = "a:\n  - 0.1500000000000000055\n  - \"0.15\"\nb: &x 12\nc: *x\n";
-        let value = parse(text).unwrap();
+        let value = yaml(text).unwrap();
         let Kind::Map(fields) = &value.kind else { panic!("{value:?}") };
         let Kind::List(items) = &fields[0].1.kind else { panic!("{value:?}") };
         assert_eq!(items[0].kind, Kind::Number("0.1500000000000000055".into()));
@@ -235,11 +164,11 @@ mod tests {
 
     #[test]
     fn broken_yaml_says_where() {
-        let broken = parse("a: [1, 2\nb: 3\n").unwrap_err();
+        let broken = yaml("a: [1, 2\nb: 3\n").unwrap_err();
         assert!(broken.at.line >= 1 && broken.what.starts_with("not well-formed YAML: "), "{broken:?}");
-        let twice = parse("a: 1\na: 2\n").unwrap_err();
+        let twice = yaml("a: 1\na: 2\n").unwrap_err();
         assert_eq!(twice.at.line, 2, "{twice:?}");
         let deep = format!("a: {}{}", "[".repeat(10_000), "]".repeat(10_000));
-        assert!(parse(&deep).is_err());
+        assert!(yaml(&deep).is_err());
     }
 }

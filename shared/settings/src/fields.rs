@@ -1,23 +1,26 @@
 //! Reads the fields of one mapping; what no one asked for is a fault.
 
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use base::NanoUsd;
 
-use super::Fault;
-use super::decimal;
-use super::tree::{Kind, Place, Value};
+use crate::{Fault, Key, Kind, Place, Value, decimal};
 
 /// A value and how an operator calls it.
 #[derive(Clone, Debug)]
-pub(super) struct Node<'a> {
-    pub(super) file: &'a str,
-    pub(super) path: String,
-    pub(super) value: &'a Value,
+pub struct Node<'a> {
+    /// The file's name.
+    pub file: &'a str,
+    /// The value's fields from the top, such as `models[2].name`; empty for the whole.
+    pub path: String,
+    /// The value.
+    pub value: &'a Value,
 }
 
 impl Node<'_> {
-    pub(super) fn fault(&self, what: impl Into<String>) -> Fault {
+    /// A fault of this value.
+    pub fn fault(&self, what: impl Into<String>) -> Fault {
         self.fault_at(self.value.at, what)
     }
 
@@ -33,19 +36,20 @@ impl Node<'_> {
 }
 
 /// Reads a value, or says what is wrong with it.
-pub(super) type Read<T> = fn(&Value) -> Result<T, String>;
+pub type Read<T> = fn(&Value) -> Result<T, String>;
 
 /// The fields of one mapping.
-pub(super) struct Fields<'a, 'f> {
+#[derive(Debug)]
+pub struct Fields<'a, 'f> {
     node: Node<'a>,
-    fields: Vec<(&'a super::tree::Key, &'a Value, bool)>,
+    fields: Vec<(&'a Key, &'a Value, bool)>,
     asked: Vec<&'static str>,
     faults: &'f mut Vec<Fault>,
 }
 
 impl<'a, 'f> Fields<'a, 'f> {
     /// The fields of `node`; `None`, and a fault, when it is not a mapping.
-    pub(super) fn open(node: &Node<'a>, faults: &'f mut Vec<Fault>) -> Option<Self> {
+    pub fn open(node: &Node<'a>, faults: &'f mut Vec<Fault>) -> Option<Self> {
         let Kind::Map(fields) = &node.value.kind else {
             faults
                 .push(node.fault(format!("must be a mapping of fields, this is {}", node.value.describe())));
@@ -56,7 +60,7 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// Reports every field that nobody asked for.
-    pub(super) fn finish(self) {
+    pub fn finish(self) {
         for (key, _value, _taken) in self.fields.iter().filter(|(_key, _value, taken)| !taken) {
             let known = self.asked.join(", ");
             let what = match nearest(&key.name, &self.asked) {
@@ -88,7 +92,7 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// A field that must be there.
-    pub(super) fn required<T>(&mut self, name: &'static str, read: Read<T>) -> Option<T> {
+    pub fn required<T>(&mut self, name: &'static str, read: Read<T>) -> Option<T> {
         match self.take(name) {
             Some(node) => self.read(&node, read),
             None => {
@@ -99,20 +103,20 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// Reports that a field is absent, at the mapping that lacks it.
-    pub(super) fn missing(&mut self, name: &str, what: impl Into<String>) {
+    pub fn missing(&mut self, name: &str, what: impl Into<String>) {
         let node = Node { path: join(&self.node.path, name), ..self.node.clone() };
         self.faults.push(node.fault(what));
     }
 
     /// Reports a fault of a field that is there, at its value.
-    pub(super) fn at_fault(&mut self, name: &str, what: impl Into<String>) {
+    pub fn at_fault(&mut self, name: &str, what: impl Into<String>) {
         let at = self.node.value.place_of(name);
         let node = Node { path: join(&self.node.path, name), ..self.node.clone() };
         self.faults.push(node.fault_at(at, what));
     }
 
     /// A field that may be absent: outer `None` when it is at fault.
-    pub(super) fn optional<T>(&mut self, name: &'static str, read: Read<T>) -> Option<Option<T>> {
+    pub fn optional<T>(&mut self, name: &'static str, read: Read<T>) -> Option<Option<T>> {
         match self.take(name) {
             Some(node) => self.read(&node, read).map(Some),
             None => Some(None),
@@ -120,12 +124,12 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// A field that may be absent, with what then counts.
-    pub(super) fn or<T>(&mut self, name: &'static str, read: Read<T>, default: T) -> Option<T> {
+    pub fn or<T>(&mut self, name: &'static str, read: Read<T>, default: T) -> Option<T> {
         self.optional(name, read).map(|given| given.unwrap_or(default))
     }
 
     /// A field that is a list of plain values; `None` when absent.
-    pub(super) fn list<T>(&mut self, name: &'static str, read: Read<T>) -> Option<Option<Vec<T>>> {
+    pub fn list<T>(&mut self, name: &'static str, read: Read<T>) -> Option<Option<Vec<T>>> {
         if !self.has(name) {
             self.asked.push(name);
             return Some(None);
@@ -136,13 +140,12 @@ impl<'a, 'f> Fields<'a, 'f> {
         (read.len() == whole).then_some(Some(read))
     }
 
-    fn has(&mut self, name: &str) -> bool {
-        let field = self.fields.iter_mut().find(|(key, value, _taken)| key.name == name && !value.is_null());
-        field.is_some()
+    fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(key, value, _taken)| key.name == name && !value.is_null())
     }
 
     /// The items of a list; none when it is absent, and a fault when it is not a list.
-    pub(super) fn items(&mut self, name: &'static str) -> Vec<Node<'a>> {
+    pub fn items(&mut self, name: &'static str) -> Vec<Node<'a>> {
         let Some(node) = self.take(name) else { return Vec::new() };
         let Kind::List(items) = &node.value.kind else {
             self.faults.push(node.fault(format!("must be a list, this is {}", node.value.describe())));
@@ -153,7 +156,7 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// Reads each item of a list as a mapping; `None` when one is at fault.
-    pub(super) fn mappings<T>(
+    pub fn mappings<T>(
         &mut self,
         name: &'static str,
         read: impl Fn(&mut Fields<'_, '_>) -> Option<T>,
@@ -165,7 +168,7 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// Reads a field that is a mapping; inner `None` when it is absent, outer when it is at fault.
-    pub(super) fn mapping<T>(
+    pub fn mapping<T>(
         &mut self,
         name: &'static str,
         read: impl Fn(&mut Fields<'_, '_>) -> Option<T>,
@@ -177,7 +180,7 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// Reads one mapping below this one.
-    pub(super) fn mapping_of<T>(
+    pub fn mapping_of<T>(
         &mut self,
         node: &Node<'_>,
         read: &impl Fn(&mut Fields<'_, '_>) -> Option<T>,
@@ -190,7 +193,7 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// Records a fault of a node below this mapping.
-    pub(super) fn fault(&mut self, fault: Fault) {
+    pub fn fault(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
 }
@@ -225,7 +228,10 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// A text. A bare number is one too: names may look like numbers.
-pub(super) fn text(value: &Value) -> Result<String, String> {
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn text(value: &Value) -> Result<String, String> {
     match &value.kind {
         Kind::Text(text) => Ok(text.clone()),
         Kind::Number(digits) => Ok(digits.clone()),
@@ -237,13 +243,30 @@ pub(super) fn text(value: &Value) -> Result<String, String> {
 }
 
 /// A name or another word with rules of its own.
-pub(super) fn word<T: FromStr<Err = base::IdError>>(value: &Value) -> Result<T, String> {
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn word<T: FromStr<Err = base::IdError>>(value: &Value) -> Result<T, String> {
     let text = text(value)?;
     text.parse().map_err(|error| format!("{text:?} {error}"))
 }
 
+/// An address and a port.
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn address(value: &Value) -> Result<SocketAddr, String> {
+    let text = text(value)?;
+    text.parse().map_err(|_bad| {
+        format!("{text:?} is not an address and a port, such as 127.0.0.1:7000 or [::1]:7000")
+    })
+}
+
 /// True or false.
-pub(super) fn flag(value: &Value) -> Result<bool, String> {
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn flag(value: &Value) -> Result<bool, String> {
     match value.kind {
         Kind::Bool(flag) => Ok(flag),
         Kind::Null | Kind::Number(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => {
@@ -253,7 +276,10 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
 }
 
 /// A whole number that fits `T`.
-pub(super) fn whole<T: FromStr>(value: &Value) -> Result<T, String> {
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn whole<T: FromStr>(value: &Value) -> Result<T, String> {
     let (Kind::Number(digits) | Kind::Text(digits)) = &value.kind else {
         return Err(format!("must be a whole number, this is {}", value.describe()));
     };
@@ -264,7 +290,10 @@ pub(super) fn whole<T: FromStr>(value: &Value) -> Result<T, String> {
 }
 
 /// An exact amount of dollars.
-pub(super) fn dollars(value: &Value) -> Result<NanoUsd, String> {
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn dollars(value: &Value) -> Result<NanoUsd, String> {
     match &value.kind {
         Kind::Number(digits) | Kind::Text(digits) => decimal::dollars(digits),
         Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
@@ -274,7 +303,10 @@ pub(super) fn dollars(value: &Value) -> Result<NanoUsd, String> {
 }
 
 /// Digits that are read once their unit is known.
-pub(super) fn number(value: &Value) -> Result<String, String> {
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn number(value: &Value) -> Result<String, String> {
     match &value.kind {
         Kind::Number(digits) | Kind::Text(digits) => Ok(digits.clone()),
         Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {

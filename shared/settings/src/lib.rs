@@ -1,0 +1,17 @@
+//! Files that people write, as trees whose every value knows its place, and a reader that reports every fault at once.
+//!
+//! A fault reads `file:line:column: field: what is wrong and the mend`. Fields that nobody asked for are faults. Numbers
+//! keep the digits that were written, so that money is never read through a float. Nothing here opens a file.
+
+pub mod decimal;
+mod fault;
+mod fields;
+mod toml_file;
+mod value;
+mod yaml;
+
+pub use fault::{Fault, list as list_faults};
+pub use fields::{Fields, Node, Read, address, dollars, flag, number, text, whole, word};
+pub use toml_file::toml;
+pub use value::{Broken, Key, Kind, Place, Value};
+pub use yaml::yaml;
