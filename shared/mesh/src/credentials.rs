@@ -21,6 +21,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
 use seam::{Host, Lock, Stop};
 
+use crate::pki::describe;
 use crate::tls::refused_chain;
 use crate::{Identity, IdentityError, Refusal};
 
@@ -254,7 +255,7 @@ impl Keyring {
         };
         let (leaf, intermediates) = (leaf.clone(), intermediates.to_vec());
         let identity = Identity::of_certificate(&leaf)?;
-        let expires = expiry(&leaf)?;
+        let expires = describe(&leaf)?.expires;
         let provider = Arc::new(provider::default_provider());
         let certified = CertifiedKey::from_der(chain, key.clone_key(), &provider)
             .map_err(|error| CredentialsError::Key(error.to_string()))?;
@@ -290,11 +291,4 @@ fn certificates(file: &'static str, text: &[u8]) -> Result<Vec<CertificateDer<'s
 
 fn pem(file: &'static str, why: &dyn fmt::Display) -> CredentialsError {
     CredentialsError::Pem { file, why: why.to_string() }
-}
-
-fn expiry(leaf: &CertificateDer<'_>) -> Result<WallMs, IdentityError> {
-    let (_rest, parsed) =
-        x509_parser::parse_x509_certificate(leaf).map_err(|_error| IdentityError::Malformed)?;
-    let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
-    Ok(WallMs::from_millis(seconds.saturating_mul(1000)))
 }

@@ -16,7 +16,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use seam::Host;
 use time::OffsetDateTime;
 
-use crate::Identity;
+use crate::{Identity, IdentityError};
 
 /// Certificates count from this long before they are made: clocks differ.
 const BACKDATED: Duration = Duration::from_secs(3600);
@@ -106,6 +106,31 @@ pub fn issue_listener(
     params.subject_alt_names = names.iter().map(|name| listener_name(name)).collect::<Result<_, _>>()?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     sign(authority, &params, &p256()?)
+}
+
+/// What a certificate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The node it names; of an authority or a listener its subject and addresses.
+    pub subject: String,
+    /// The authority that signed it.
+    pub issuer: String,
+    /// When it expires.
+    pub expires: WallMs,
+}
+
+/// Reads what a certificate (DER) says; nothing is verified.
+///
+/// # Errors
+/// [`IdentityError::Malformed`] when it cannot be parsed.
+pub fn describe(der: &[u8]) -> Result<Description, IdentityError> {
+    let (_rest, parsed) =
+        x509_parser::parse_x509_certificate(der).map_err(|_error| IdentityError::Malformed)?;
+    let subject =
+        Identity::of_certificate(der).map_or_else(|_none| parsed.subject().to_string(), |id| id.to_string());
+    let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
+    let expires = WallMs::from_millis(seconds.saturating_mul(1000));
+    Ok(Description { subject, issuer: parsed.issuer().to_string(), expires })
 }
 
 fn authority(host: &Host, subject: &str, key: &KeyPair, validity: Duration) -> Result<Issued, PkiError> {

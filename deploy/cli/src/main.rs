@@ -1,0 +1,5 @@
+//! The executable.
+
+fn main() -> std::process::ExitCode {
+    portolan::main()
+}
