@@ -5,7 +5,7 @@ use base::{Epoch, Incarnation, Name, Stamp};
 use serde::{Deserialize, Serialize};
 use wire::catalog::Change;
 use wire::control::Welcome;
-use wire::ledger::{Grants, Receipt};
+use wire::ledger::{Charge, Grants, Receipt};
 
 /// The outcome of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Reply {
     Done,
     /// One answer per command of a batch, in order.
     Batch(Vec<Self>),
+    /// A newer process speaks for this edge already.
+    Superseded,
     /// The edge is registered; its session hears more by [`Effect::Welcome`].
     Registered(Incarnation),
     /// The configuration now in force.
@@ -115,6 +117,8 @@ pub enum Effect {
         edge: Name,
         /// Which.
         incarnation: Incarnation,
+        /// What it may have spent beyond its receipts; charged. Empty when the message is repeated.
+        crash: Vec<Charge>,
     },
     /// The configuration changed.
     Published {

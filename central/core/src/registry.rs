@@ -39,15 +39,6 @@ pub struct EdgeNode {
     pub left: bool,
 }
 
-/// What a registration changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Registered {
-    /// The process that spoke for the edge before, when it was another one.
-    pub(crate) superseded: Option<u64>,
-    /// Whether other nodes must learn a new address.
-    pub(crate) moved: bool,
-}
-
 impl Registry {
     /// Every node, central ones first, each group in the order of its key. Edges that left are not listed.
     #[must_use]
@@ -62,13 +53,14 @@ impl Registry {
         self.members.values().cloned().chain(edges).collect()
     }
 
+    /// Notes where an edge is; whether that changed the list of nodes.
     pub(crate) fn register(
         &mut self,
         at: WallMs,
         who: &Registration,
         level: u16,
         incarnation: Incarnation,
-    ) -> Registered {
+    ) -> bool {
         let now = EdgeNode {
             region: who.region.clone(),
             mesh: who.hello.mesh,
@@ -80,11 +72,8 @@ impl Registry {
             left: false,
         };
         match self.edges.insert(who.edge.clone(), now) {
-            None => Registered { superseded: None, moved: true },
-            Some(before) => Registered {
-                superseded: (before.boot != who.hello.boot && !before.left).then_some(before.boot),
-                moved: before.left || before.mesh != who.hello.mesh || before.region != who.region,
-            },
+            None => true,
+            Some(before) => before.left || before.mesh != who.hello.mesh || before.region != who.region,
         }
     }
 

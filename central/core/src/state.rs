@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::catalog::{Catalog, Change, Scope, Window};
 use wire::control::NodeAddr;
 
+use crate::ledger::Ledger;
 use crate::{Applied, Command, Effect, Entry, History, Refusal, Registry, Reply, Sealed};
 
 /// Everything that central's nodes agree on. Two nodes that applied the same entries hold equal states.
@@ -26,6 +27,7 @@ pub struct State {
     registry: Registry,
     credentials: BTreeMap<Name, Sealed>,
     budgets: BudgetNumbers,
+    ledger: Ledger,
 }
 
 /// Numbers given to budgets. A budget that was removed and comes back with the same meaning gets its number again, and
@@ -144,6 +146,12 @@ impl State {
     #[must_use]
     pub const fn credentials(&self) -> &BTreeMap<Name, Sealed> {
         &self.credentials
+    }
+
+    /// Who holds which credit.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// What changed since an edge's configuration; `None` when it needs the whole.

@@ -82,11 +82,25 @@ impl State {
             forward: forward.clone(),
             back: changes(&next, &self.catalog),
         });
-        self.catalog = next;
+        let old = std::mem::replace(&mut self.catalog, next);
+        self.settle_budgets(&old);
         self.catalog_stamp = now.stamp;
         self.forget_credentials(effects);
         effects.push(Effect::Published { stamp: now.stamp, from, epoch, changes: forward });
         Reply::Changed(epoch)
+    }
+
+    /// Tells the ledger which budgets are and which are no more.
+    fn settle_budgets(&mut self, old: &Catalog) {
+        let kept: BTreeSet<_> = self.catalog.budgets.values().map(|budget| budget.id).collect();
+        for gone in old.budgets.values().filter(|budget| !kept.contains(&budget.id)) {
+            self.ledger.remove_budget(gone.id);
+        }
+        for budget in self.catalog.budgets.values() {
+            if old.budgets.get(&budget.name) != Some(budget) {
+                self.ledger.set_budget(budget);
+            }
+        }
     }
 
     /// Drops credentials of providers that neither the configuration nor an epoch to go back to mentions.

@@ -2,49 +2,66 @@
 
 use std::collections::BTreeMap;
 
-use base::{Incarnation, Name, NodeId};
+use base::{Name, NodeId};
 use wire::control::{NodeAddr, Welcome};
 use wire::ledger::{FinalReport, ReceiptBatch, Report};
 
 use super::{Moment, State};
+use crate::ledger::{Closed, Registered};
 use crate::{Effect, Registration, Reply};
+
+/// The level that every release speaks.
+const FIRST_LEVEL: u16 = 1;
 
 impl State {
     /// The newest process of an identity wins; the one before hears that it must stop.
     pub(super) fn register(&mut self, now: Moment, who: &Registration, effects: &mut Vec<Effect>) -> Reply {
-        let level = who.hello.level.min(self.level.max(1));
-        let incarnation = Incarnation(1);
-        let registered = self.registry.register(now.at, who, level, incarnation);
-        if let Some(boot) = registered.superseded {
-            effects.push(Effect::Superseded { edge: who.edge.clone(), boot });
+        let (edge, hello) = (&who.edge, &who.hello);
+        match self.ledger.register(edge, hello.boot, hello.resume, hello.last) {
+            Registered::Superseded => {
+                effects.push(Effect::Superseded { edge: edge.clone(), boot: hello.boot });
+                Reply::Superseded
+            }
+            Registered::Welcome { incarnation, superseded } => {
+                if let Some(boot) = superseded {
+                    effects.push(Effect::Superseded { edge: edge.clone(), boot });
+                }
+                let level = hello.level.min(self.level.max(FIRST_LEVEL));
+                let welcome = Welcome { level, era: self.era, incarnation };
+                effects.push(Effect::Welcome { edge: edge.clone(), boot: hello.boot, welcome });
+                if self.registry.register(now.at, who, level, incarnation) {
+                    self.nodes_changed(now, effects);
+                }
+                Reply::Registered(incarnation)
+            }
         }
-        let welcome = Welcome { level, era: self.era, incarnation };
-        effects.push(Effect::Welcome { edge: who.edge.clone(), boot: who.hello.boot, welcome });
-        if registered.moved {
-            self.nodes_changed(now, effects);
-        }
-        Reply::Registered(incarnation)
     }
 
     pub(super) fn reports(
         &mut self,
-        _now: Moment,
-        _reports: &[(Name, Report)],
-        _effects: &mut Vec<Effect>,
+        now: Moment,
+        reports: &[(Name, Report)],
+        effects: &mut Vec<Effect>,
     ) -> Reply {
+        let grants = self.ledger.report(now.at, reports);
+        effects.extend(grants.into_iter().map(|(edge, grants)| Effect::Grants { edge, grants }));
         Reply::Done
     }
 
-    pub(super) fn receipts(
-        &mut self,
-        _edge: &Name,
-        _batch: &ReceiptBatch,
-        _effects: &mut Vec<Effect>,
-    ) -> Reply {
+    pub(super) fn receipts(&mut self, edge: &Name, batch: &ReceiptBatch, effects: &mut Vec<Effect>) -> Reply {
+        let taken = self.ledger.receipts(edge, batch);
+        if !taken.fresh.is_empty() {
+            let fresh = taken.fresh.iter().map(|receipt| (edge.clone(), receipt.clone()));
+            effects.push(Effect::Receipts(fresh.collect()));
+        }
+        let incarnation = batch.incarnation;
+        effects.push(Effect::ReceiptsApplied { edge: edge.clone(), incarnation, next: taken.next });
+        effects.extend(taken.closed.map(|closed| ended(edge, closed)));
         Reply::Done
     }
 
-    pub(super) fn close(&mut self, _edge: &Name, _report: &FinalReport, _effects: &mut Vec<Effect>) -> Reply {
+    pub(super) fn close(&mut self, edge: &Name, report: &FinalReport, effects: &mut Vec<Effect>) -> Reply {
+        effects.extend(self.ledger.close(edge, report).map(|closed| ended(edge, closed)));
         Reply::Done
     }
 
@@ -72,4 +89,8 @@ impl State {
         self.nodes_stamp = now.stamp;
         effects.push(Effect::NodesChanged(now.stamp));
     }
+}
+
+fn ended(edge: &Name, closed: Closed) -> Effect {
+    Effect::Closed { edge: edge.clone(), incarnation: closed.incarnation, crash: closed.crash }
 }
