@@ -9,4 +9,5 @@ compile_error!(
     "the simulator needs `--cfg tokio_unstable` (see .cargo/config.toml; an exported RUSTFLAGS replaces it)"
 );
 
+pub mod authority;
 pub mod engine;
