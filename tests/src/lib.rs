@@ -11,4 +11,5 @@
 #![expect(clippy::missing_panics_doc, reason = "everything here panics when the mesh misbehaves")]
 
 pub mod client;
+pub mod configure;
 pub mod mesh;
