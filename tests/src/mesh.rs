@@ -50,6 +50,8 @@ pub struct Node {
     pub pid: u32,
     /// Where callers reach it; edges only.
     pub url: Option<String>,
+    /// Where callers reach it without TLS; edges only.
+    pub plain: Option<String>,
     /// Its log.
     pub log: PathBuf,
     /// Its configuration file.
@@ -109,6 +111,12 @@ impl Mesh {
     #[must_use]
     pub fn url(&self, region: &str) -> String {
         self.edge(region).url.clone().unwrap()
+    }
+
+    /// Where callers reach the edge of a region without TLS.
+    #[must_use]
+    pub fn plain(&self, region: &str) -> String {
+        self.edge(region).plain.clone().unwrap()
     }
 
     /// A caller that offers HTTP/2 and HTTP/1.1.
