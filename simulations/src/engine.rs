@@ -1,4 +1,4 @@
-//! The engine: runs a scenario ([`run`]) in a [`World`] of [`Machine`]s and hands over its [`Report`].
+//! The engine: runs a scenario ([`run()`]) in a [`World`] of [`Machine`]s and hands over its [`Report`].
 //!
 //! What makes a run repeat: a fresh thread per scenario, entropy and clocks of the C library answered by
 //! `simulation_hooks`, a seeded scheduler, one heap of events ordered by time and sequence, and one entropy stream
