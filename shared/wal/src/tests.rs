@@ -165,6 +165,7 @@ fn script() -> Vec<Step> {
     let mut script: Vec<_> = (1..9).map(|n| Step::Append(vec![n * 13, 40, 90], n % 2 == 0)).collect();
     script.insert(6, Step::Purge(5));
     script.push(Step::Purge(7));
+    script.push(Step::Append(vec![30, 30], false));
     script
 }
 
