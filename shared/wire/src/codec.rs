@@ -7,6 +7,9 @@ use serde::de::DeserializeOwned;
 /// Largest encoded message, in bytes. Also bounds what a decoder may allocate.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
+/// Largest encoded state (a snapshot's), in bytes. It is read from a checked file or a trusted member, whole.
+pub const MAX_STATE: usize = 1024 * 1024 * 1024;
+
 /// A message could not be encoded or decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
@@ -26,10 +29,22 @@ pub enum CodecError {
 /// # Errors
 /// [`CodecError::Encode`] when the type is not plain or the message is too large.
 pub fn encode<T: Serialize + ?Sized>(message: &T) -> Result<Vec<u8>, CodecError> {
-    let bytes = bincode::serde::encode_to_vec(message, bincode::config::standard())
+    encode_within(message, MAX_MESSAGE)
+}
+
+/// Encodes a state, which may be larger than a message.
+///
+/// # Errors
+/// [`CodecError::Encode`] when the type is not plain or the state exceeds [`MAX_STATE`].
+pub fn encode_state<T: Serialize + ?Sized>(state: &T) -> Result<Vec<u8>, CodecError> {
+    encode_within(state, MAX_STATE)
+}
+
+fn encode_within<T: Serialize + ?Sized>(value: &T, limit: usize) -> Result<Vec<u8>, CodecError> {
+    let bytes = bincode::serde::encode_to_vec(value, bincode::config::standard())
         .map_err(|error| CodecError::Encode(error.to_string()))?;
-    if bytes.len() > MAX_MESSAGE {
-        return Err(CodecError::Encode(format!("{} bytes exceed the limit of {MAX_MESSAGE}", bytes.len())));
+    if bytes.len() > limit {
+        return Err(CodecError::Encode(format!("{} bytes exceed the limit of {limit}", bytes.len())));
     }
     Ok(bytes)
 }
@@ -39,7 +54,19 @@ pub fn encode<T: Serialize + ?Sized>(message: &T) -> Result<Vec<u8>, CodecError>
 /// # Errors
 /// [`CodecError`] when the bytes are not exactly one message of this type.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    let bounded = bincode::config::standard().with_limit::<MAX_MESSAGE>();
+    decode_within::<T, MAX_MESSAGE>(bytes)
+}
+
+/// Decodes a whole state, which may be larger than a message.
+///
+/// # Errors
+/// [`CodecError`] when the bytes are not exactly one state of this type.
+pub fn decode_state<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    decode_within::<T, MAX_STATE>(bytes)
+}
+
+fn decode_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, CodecError> {
+    let bounded = bincode::config::standard().with_limit::<LIMIT>();
     let (message, used) = bincode::serde::decode_from_slice(bytes, bounded)
         .map_err(|error| CodecError::Decode(error.to_string()))?;
     match bytes.len() - used {
