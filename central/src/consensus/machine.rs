@@ -174,8 +174,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn get_snapshot_builder(&mut self) -> Self::SnapshotBuilder {
         let current = self.current.lock();
-        let meta =
-            SnapshotMeta { last_log_id: current.last, last_membership: current.membership.clone() };
+        let meta = SnapshotMeta { last_log_id: current.last, last_membership: current.membership.clone() };
         Builder { host: self.host.clone(), file: self.file.clone(), meta, state: current.state.clone() }
     }
 

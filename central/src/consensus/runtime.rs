@@ -78,7 +78,10 @@ impl AsyncRuntime for HostRuntime {
         TokioRuntime::sleep_until(deadline)
     }
 
-    fn timeout<R, F: Future<Output = R> + OptionalSend>(duration: Duration, future: F) -> Self::Timeout<R, F> {
+    fn timeout<R, F: Future<Output = R> + OptionalSend>(
+        duration: Duration,
+        future: F,
+    ) -> Self::Timeout<R, F> {
         TokioRuntime::timeout(duration, future)
     }
 

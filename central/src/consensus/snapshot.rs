@@ -58,6 +58,12 @@ pub(crate) fn meta(bytes: &Bytes) -> Result<SnapshotMeta, BadSnapshot> {
     Ok(codec::decode(&section(bytes.clone(), META)?)?)
 }
 
+/// Reads what a snapshot covers, once all of it is known to be undamaged.
+pub(crate) fn checked_meta(bytes: &Bytes) -> Result<SnapshotMeta, BadSnapshot> {
+    drop(section(bytes.clone(), STATE)?);
+    meta(bytes)
+}
+
 /// Reads a snapshot.
 pub(crate) fn decode(bytes: &Bytes) -> Result<(SnapshotMeta, State), BadSnapshot> {
     Ok((meta(bytes)?, codec::decode_state(&section(bytes.clone(), STATE)?)?))

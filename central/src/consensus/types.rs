@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use base::NodeId;
 use bytes::Bytes;
 use openraft::impls::leader_id_std;
 use serde::{Deserialize, Serialize};
@@ -26,12 +25,12 @@ openraft::declare_raft_types!(
 );
 
 pub(crate) type Raft = openraft::Raft<Types, Machine>;
-pub(crate) type LogId = openraft::alias::LogIdOf<Types>;
-pub(crate) type Vote = openraft::alias::VoteOf<Types>;
-pub(crate) type LogEntry = openraft::alias::EntryOf<Types>;
-pub(crate) type StoredMembership = openraft::alias::StoredMembershipOf<Types>;
-pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<Types>;
-pub(crate) type Snapshot = openraft::alias::SnapshotOf<Types, Bytes>;
+pub(crate) type LogId = openraft::type_config::alias::LogIdOf<Types>;
+pub(crate) type Vote = openraft::type_config::alias::VoteOf<Types>;
+pub(crate) type LogEntry = openraft::type_config::alias::EntryOf<Types>;
+pub(crate) type StoredMembership = openraft::type_config::alias::StoredMembershipOf<Types>;
+pub(crate) type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<Types>;
+pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<Types, Bytes>;
 
 /// An entry of central's state machine, encoded once by who proposes it and decoded once by who applies it; between
 /// them it is only copied.
@@ -67,9 +66,4 @@ impl fmt::Display for Proposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.len())
     }
-}
-
-/// A member's number as the rest of central writes it.
-pub(crate) const fn node(id: u64) -> NodeId {
-    NodeId(id)
 }

@@ -1,0 +1,282 @@
+//! Finding the leader, and asking it: the index that makes a read linearizable, and changes of membership.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use base::{NodeId, Revision};
+use mesh::MeshError;
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::{ChangeMembers, ReadPolicy};
+use seam::Late;
+use serde::{Deserialize, Serialize};
+use wire::control::{NodeAddr, Opening};
+use wire::frame::Kind;
+
+use super::propose::ProposeError;
+use super::protocol::{Asked, LeaderAnswer, LeaderQuestion};
+use super::{Consensus, PAUSE};
+
+/// A learner that lacks more entries than this is not made a voter: commits might have to wait for it.
+const MAX_LAG: u64 = 64;
+
+/// Where the leader is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Leader {
+    Here,
+    At(NodeId, NodeAddr),
+}
+
+/// Why a leader has no answer for us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// It never got the question.
+    Unreachable(MeshError),
+    /// It may have got it.
+    Silent(String),
+}
+
+impl<T> From<Unasked> for Result<T, ProposeError> {
+    fn from(unasked: Unasked) -> Self {
+        match unasked {
+            Unasked::Unreachable(_) => Err(ProposeError::NoLeader),
+            Unasked::Silent(why) => Err(ProposeError::Unknown(why)),
+        }
+    }
+}
+
+/// Why a read cannot be promised to be current.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum ReadError {
+    /// Nobody leads, or the leader reaches no majority.
+    #[error("central has no leader at the moment: {0}")]
+    NoLeader(String),
+    /// This node does not catch up.
+    #[error("this central node is behind and did not catch up in time")]
+    Behind,
+}
+
+/// A change of who is a member, one step at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberChange {
+    /// A node follows the log without a vote. Its number must never have been given before.
+    AddLearner(NodeId, NodeAddr),
+    /// A learner that has caught up gets a vote.
+    Promote(NodeId),
+    /// A voter or learner leaves for ever. One that comes back is another member with another number.
+    Remove(NodeId),
+    /// A learner that has caught up takes a voter's place, in one step.
+    Replace {
+        /// The voter that leaves.
+        old: NodeId,
+        /// The learner that comes.
+        new: NodeId,
+    },
+    /// The leader hands over to this voter.
+    Transfer(NodeId),
+}
+
+/// Why the membership did not change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum MemberError {
+    /// No such member.
+    #[error("there is no member {0}")]
+    Unknown(NodeId),
+    /// The number or name is a member's.
+    #[error("{0} is a member already")]
+    Taken(String),
+    /// It lacks entries still.
+    #[error("member {id} still lacks {lag} log entries; try again when it has caught up")]
+    Lagging {
+        /// Which.
+        id: NodeId,
+        /// How many entries it lacks.
+        lag: u64,
+    },
+    /// The last voter cannot leave.
+    #[error("member {0} is the last voter")]
+    Last(NodeId),
+    /// No leader was found in time.
+    #[error("central has no leader at the moment")]
+    NoLeader,
+    /// The change was refused or is only half made.
+    #[error("the membership change failed: {0}")]
+    Failed(String),
+}
+
+impl Consensus {
+    /// Where the leader is, as far as this node knows.
+    pub(super) fn leader(&self) -> Option<Leader> {
+        let metrics = self.raft().metrics();
+        let metrics = metrics.borrow_watched();
+        let leader = metrics.current_leader?;
+        if leader == metrics.id {
+            return Some(Leader::Here);
+        }
+        let node = metrics.membership_config.membership().get_node(&leader)?;
+        Some(Leader::At(NodeId(leader), node.clone()))
+    }
+
+    pub(super) async fn ask_leader(
+        &self,
+        to: NodeId,
+        node: &NodeAddr,
+        question: LeaderQuestion,
+        within: Duration,
+    ) -> Result<LeaderAnswer, Unasked> {
+        let opening = async {
+            let connection = self.calls().connect(node).await?;
+            connection.open(Opening::Rpc).await
+        };
+        let opened = self.host().timeout(within, opening).await;
+        let opened = opened.unwrap_or(Err(MeshError::Unreachable { remote: node.mesh }));
+        let (mut sender, mut receiver) = opened.map_err(Unasked::Unreachable)?;
+        let asking = async {
+            sender.send(Kind::RPC_REQUEST, &Asked { to, question }).await?;
+            sender.finish()?;
+            receiver.expect(Kind::RPC_REPLY).await
+        };
+        match self.host().timeout(within, asking).await {
+            Ok(answered) => answered.map_err(|error: MeshError| Unasked::Silent(error.to_string())),
+            Err(Late) => Err(Unasked::Silent("the leader did not answer in time".to_owned())),
+        }
+    }
+
+    /// Waits until this node's state holds everything that was acknowledged anywhere before this call, and gives back
+    /// how far it is. A read of the state after that is linearizable.
+    ///
+    /// # Errors
+    /// [`ReadError`] when no leader confirms it in time, or this node does not catch up.
+    pub async fn read_index(&self) -> Result<Revision, ReadError> {
+        let deadline = self.host().now() + self.patience();
+        let wanted = loop {
+            let left = deadline.since(self.host().now());
+            let tried = match self.leader() {
+                Some(Leader::Here) => self.read_index_here().await,
+                Some(Leader::At(id, node)) => {
+                    match self.ask_leader(id, &node, LeaderQuestion::ReadIndex, left).await {
+                        Ok(LeaderAnswer::ReadIndex(answer)) => answer,
+                        Ok(_other) => Err(ReadError::NoLeader("it answered another question".to_owned())),
+                        Err(Unasked::Unreachable(error)) => Err(ReadError::NoLeader(error.to_string())),
+                        Err(Unasked::Silent(why)) => Err(ReadError::NoLeader(why)),
+                    }
+                }
+                None => Err(ReadError::NoLeader("none is known".to_owned())),
+            };
+            match tried {
+                Ok(wanted) => break wanted,
+                Err(error) if self.host().now() >= deadline => return Err(error),
+                Err(_again) => self.host().sleep(PAUSE).await,
+            }
+        };
+        let mut applied = self.applied();
+        let caught_up = applied.wait_for(|applied| *applied >= wanted);
+        match self.host().timeout(deadline.since(self.host().now()), caught_up).await {
+            Ok(Ok(revision)) => Ok(*revision),
+            Ok(Err(_stopped)) => Err(ReadError::Behind),
+            Err(Late) => Err(ReadError::Behind),
+        }
+    }
+
+    /// Asks a majority whether this node still leads, which takes one round trip.
+    pub(super) async fn read_index_here(&self) -> Result<Revision, ReadError> {
+        let confirmed = self.raft().get_read_linearizer(ReadPolicy::ReadIndex);
+        match self.host().timeout(self.patience(), confirmed).await {
+            Ok(Ok(linearizer)) => Ok(Revision(linearizer.read_log_id().index())),
+            Ok(Err(error)) => Err(ReadError::NoLeader(error.to_string())),
+            Err(Late) => Err(ReadError::NoLeader("no majority answers".to_owned())),
+        }
+    }
+
+    /// Changes who is a member; asks the leader when this node is not it.
+    ///
+    /// # Errors
+    /// [`MemberError`]. After [`MemberError::Failed`] look at the members before trying again.
+    pub async fn change_members(&self, change: MemberChange) -> Result<(), MemberError> {
+        match self.leader() {
+            Some(Leader::Here) => self.change_members_here(change).await,
+            Some(Leader::At(id, node)) => {
+                let question = LeaderQuestion::Members(change);
+                match self.ask_leader(id, &node, question, self.patience()).await {
+                    Ok(LeaderAnswer::Members(answer)) => answer,
+                    Ok(_other) => Err(MemberError::Failed("the leader answered another question".to_owned())),
+                    Err(Unasked::Unreachable(_)) => Err(MemberError::NoLeader),
+                    Err(Unasked::Silent(why)) => Err(MemberError::Failed(why)),
+                }
+            }
+            None => Err(MemberError::NoLeader),
+        }
+    }
+
+    pub(super) async fn change_members_here(&self, change: MemberChange) -> Result<(), MemberError> {
+        let (voters, nodes) = self.membership();
+        match change {
+            MemberChange::AddLearner(id, node) => {
+                let moved = |known: &NodeAddr| known.name == node.name && *known != node;
+                if voters.contains(&id) {
+                    return Err(MemberError::Taken(format!("member {id}")));
+                }
+                if nodes.values().any(moved) {
+                    return Err(MemberError::Taken(format!("{}, at another address,", node.name)));
+                }
+                let added = self.raft().add_learner(id.0, node, false).await;
+                added.map(drop).map_err(|error| MemberError::Failed(error.to_string()))
+            }
+            MemberChange::Promote(id) => {
+                self.check_caught_up(id)?;
+                self.change(ChangeMembers::AddVoterIds(BTreeSet::from([id.0])), false).await
+            }
+            MemberChange::Remove(id) if voters.contains(&id) => {
+                if voters.len() == 1 {
+                    return Err(MemberError::Last(id));
+                }
+                self.change(ChangeMembers::RemoveVoters(BTreeSet::from([id.0])), false).await
+            }
+            MemberChange::Remove(id) if nodes.contains_key(&id) => {
+                self.change(ChangeMembers::RemoveNodes(BTreeSet::from([id.0])), false).await
+            }
+            MemberChange::Remove(id) => Err(MemberError::Unknown(id)),
+            MemberChange::Replace { old, new } => {
+                if !voters.contains(&old) {
+                    return Err(MemberError::Unknown(old));
+                }
+                self.check_caught_up(new)?;
+                let mut wanted: BTreeSet<u64> = voters.iter().map(|id| id.0).collect();
+                wanted.remove(&old.0);
+                wanted.insert(new.0);
+                self.change(ChangeMembers::ReplaceAllVoters(wanted), false).await
+            }
+            MemberChange::Transfer(to) => {
+                if !voters.contains(&to) {
+                    return Err(MemberError::Unknown(to));
+                }
+                let asked = self.raft().trigger().transfer_leader(to.0).await;
+                asked.map_err(|error| MemberError::Failed(error.to_string()))
+            }
+        }
+    }
+
+    async fn change(&self, change: ChangeMembers<u64, NodeAddr>, retain: bool) -> Result<(), MemberError> {
+        let changed = self.raft().change_membership(change, retain).await;
+        changed.map(drop).map_err(|error| MemberError::Failed(error.to_string()))
+    }
+
+    /// Voters, and all nodes by number.
+    pub(super) fn membership(&self) -> (BTreeSet<NodeId>, BTreeMap<NodeId, NodeAddr>) {
+        let metrics = self.raft().metrics();
+        let metrics = metrics.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        let voters = membership.voter_ids().map(NodeId).collect();
+        let nodes = membership.nodes().map(|(id, node)| (NodeId(*id), node.clone())).collect();
+        (voters, nodes)
+    }
+
+    fn check_caught_up(&self, id: NodeId) -> Result<(), MemberError> {
+        let metrics = self.raft().metrics();
+        let metrics = metrics.borrow_watched();
+        let replication = metrics.replication.as_ref().ok_or(MemberError::NoLeader)?;
+        let matched = replication.get(&id.0).ok_or(MemberError::Unknown(id))?;
+        let reached = matched.map_or(0, |matched| matched.index);
+        let lag = metrics.last_log_index.unwrap_or(0).saturating_sub(reached);
+        if lag > MAX_LAG { Err(MemberError::Lagging { id, lag }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,247 @@
+//! Raft's messages over the mesh: one connection for consensus to each member, on it one ordered stream for the log and
+//! a stream of its own for every heartbeat, vote and snapshot, so that none waits behind bulk. Every question has a
+//! deadline.
+
+mod appends;
+
+use std::future::Future;
+use std::time::Duration;
+
+use base::NodeId;
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::stream::BoxStream;
+use mesh::{Connection, Links, MeshError, Receiver, Sender};
+use openraft::error::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
+use openraft::network::RPCOption;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
+use seam::{Host, Late};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wire::control::{NodeAddr, Opening};
+use wire::frame::Kind;
+
+use super::protocol::{Answer, Asked, RaftQuestion};
+use super::types::{Snapshot, Types, Vote};
+
+type Failed = RPCError<Types>;
+
+/// Makes clients of members.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    host: Host,
+    me: NodeId,
+    links: Links,
+    append_deadline: Duration,
+}
+
+impl Network {
+    pub(crate) const fn new(host: Host, me: NodeId, links: Links, append_deadline: Duration) -> Self {
+        Self { host, me, links, append_deadline }
+    }
+
+    fn peer(&self, target: u64, node: &NodeAddr, lane: Lane) -> Peer {
+        Peer { network: self.clone(), target, node: node.clone(), lane }
+    }
+}
+
+/// What a client's streams carry; each has its place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Log,
+    Heartbeat,
+    Snapshot,
+}
+
+impl Lane {
+    const fn priority(self) -> i32 {
+        match self {
+            Self::Heartbeat => 10,
+            Self::Log => 0,
+            Self::Snapshot => -10,
+        }
+    }
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: u64, node: &NodeAddr) -> Peer {
+        self.peer(target, node, Lane::Log)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, node: &NodeAddr) -> Peer {
+        self.peer(target, node, Lane::Heartbeat)
+    }
+
+    async fn new_snapshot_client(&mut self, target: u64, node: &NodeAddr) -> Peer {
+        self.peer(target, node, Lane::Snapshot)
+    }
+}
+
+/// A client of one member.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    network: Network,
+    target: u64,
+    node: NodeAddr,
+    lane: Lane,
+}
+
+impl Peer {
+    /// Opens a stream and sends the question on it.
+    async fn open(&self, question: RaftQuestion) -> Result<(Sender, Receiver), MeshError> {
+        let connection: Connection = self.network.links.connect(&self.node).await?;
+        let (mut sender, receiver) = connection.open(Opening::Rpc).await?;
+        let priority = match question {
+            RaftQuestion::PreVote(_) | RaftQuestion::Vote(_) | RaftQuestion::Transfer(_) => {
+                Lane::Heartbeat.priority()
+            }
+            RaftQuestion::Appends | RaftQuestion::Snapshot { .. } => self.lane.priority(),
+        };
+        sender.set_priority(priority);
+        let asked = Asked { to: NodeId(self.target), question };
+        sender.send(Kind::RPC_REQUEST, &asked).await?;
+        Ok((sender, receiver))
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        question: RaftQuestion,
+        action: RPCTypes,
+        option: &RPCOption,
+    ) -> Result<T, Failed> {
+        let asking = async {
+            let (mut sender, mut receiver) = self.open(question).await?;
+            sender.finish()?;
+            receiver.expect::<Answer<T>>(Kind::RPC_REPLY).await
+        };
+        self.within(option.hard_ttl(), action, asking).await?.map_err(remote)
+    }
+
+    async fn within<T>(
+        &self,
+        time: Duration,
+        action: RPCTypes,
+        work: impl Future<Output = Result<T, MeshError>>,
+    ) -> Result<T, Failed> {
+        match self.network.host.timeout(time, work).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(unreachable(&error)),
+            Err(Late) => Err(self.late(action, time)),
+        }
+    }
+
+    const fn late(&self, action: RPCTypes, timeout: Duration) -> Failed {
+        RPCError::Timeout(Timeout { action, id: self.network.me.0, target: self.target, timeout })
+    }
+
+    async fn send_snapshot(
+        &self,
+        vote: Vote,
+        snapshot: Snapshot,
+    ) -> Result<Answer<SnapshotResponse<Types>>, MeshError> {
+        let length = snapshot.snapshot.len() as u64;
+        let question = RaftQuestion::Snapshot { vote, meta: Box::new(snapshot.meta), length };
+        let (mut sender, mut receiver) = self.open(question).await?;
+        sender.send_data(snapshot.snapshot).await?;
+        sender.finish()?;
+        receiver.expect(Kind::RPC_REPLY).await
+    }
+}
+
+/// Tried again after a pause.
+fn unreachable(error: &MeshError) -> Failed {
+    RPCError::Unreachable(Unreachable::new(error))
+}
+
+/// The member answered that it cannot.
+fn remote(why: String) -> Failed {
+    RPCError::Unreachable(Unreachable::from_string(why))
+}
+
+impl RaftNetworkV2<Types> for Peer {
+    type SnapshotData = Bytes;
+
+    /// Never called: all appends, heartbeats too, go through [`Self::stream_append`].
+    async fn append_entries(
+        &mut self,
+        _rpc: AppendEntriesRequest<Types>,
+        _option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, Failed> {
+        Err(RPCError::Network(NetworkError::from_string("appends go through streams")))
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> futures_util::future::BoxFuture<
+        's,
+        Result<BoxStream<'s, Result<StreamAppendResult<Types>, Failed>>, Failed>,
+    >
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        Box::pin(async move {
+            let opening = self.open(RaftQuestion::Appends);
+            let (sender, receiver) = self.within(option.hard_ttl(), RPCTypes::AppendEntries, opening).await?;
+            Ok(appends::stream(self, sender, receiver, input))
+        })
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, Failed> {
+        self.ask(RaftQuestion::Vote(rpc), RPCTypes::Vote, &option).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, Failed> {
+        self.ask(RaftQuestion::PreVote(rpc), RPCTypes::Vote, &option).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let sending =
+            self.within(option.hard_ttl(), RPCTypes::InstallSnapshot, self.send_snapshot(vote, snapshot));
+        tokio::select! {
+            biased;
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            sent = sending => Ok(sent?.map_err(remote)?),
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, Failed> {
+        self.ask(RaftQuestion::Transfer(request), RPCTypes::TransferLeader, &option).await
+    }
+}
+
+/// Answers a question; whoever asked may be gone.
+pub(super) async fn answer<T: Serialize>(sender: &mut Sender, answer: &T) {
+    let sent = async {
+        sender.send(Kind::RPC_REPLY, answer).await?;
+        sender.finish()
+    };
+    if let Err(error) = sent.await {
+        tracing::debug!(%error, "an answer was not wanted any more");
+    }
+}

@@ -1,0 +1,126 @@
+//! Answers what other members ask: Raft's own questions on connections for consensus, a follower's questions to its
+//! leader on connections for calls.
+
+use base::{NodeId, Role};
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt as _, stream};
+use mesh::{Connection, MeshError, Receiver, Sender};
+use openraft::raft::AppendEntriesRequest;
+use wire::codec::MAX_STATE;
+use wire::frame::Kind;
+
+use super::Consensus;
+use super::network::answer;
+use super::protocol::{Answer, Asked, LeaderAnswer, LeaderQuestion, RaftQuestion};
+use super::types::{Raft, Snapshot, SnapshotMeta, Types, Vote};
+
+/// Answers Raft's questions on a connection until it ends.
+pub(super) async fn raft(me: NodeId, raft: Raft, connection: Connection) {
+    let Some(host) = seam::current() else { return };
+    while let Ok((_opening, sender, receiver)) = connection.accept_stream().await {
+        let (raft, peer) = (raft.clone(), connection.peer().node.clone());
+        drop(host.spawn("raft-answer", async move {
+            if let Err(error) = answer_raft(me, &raft, sender, receiver).await {
+                tracing::debug!(%peer, %error, "a question of Raft broke off");
+            }
+        }));
+    }
+}
+
+async fn answer_raft(
+    me: NodeId,
+    raft: &Raft,
+    mut sender: Sender,
+    mut receiver: Receiver,
+) -> Result<(), MeshError> {
+    let asked: Asked<RaftQuestion> = receiver.expect(Kind::RPC_REQUEST).await?;
+    if asked.to != me {
+        let why = format!("this is member {me}, not {}", asked.to);
+        answer(&mut sender, &Answer::<()>::Err(why)).await;
+        return Ok(());
+    }
+    match asked.question {
+        RaftQuestion::PreVote(request) => answer(&mut sender, &words(raft.pre_vote(request).await)).await,
+        RaftQuestion::Vote(request) => answer(&mut sender, &words(raft.vote(request).await)).await,
+        RaftQuestion::Transfer(request) => {
+            answer(&mut sender, &words(raft.handle_transfer_leader(request).await)).await;
+        }
+        RaftQuestion::Appends => appends(raft, &mut sender, receiver).await?,
+        RaftQuestion::Snapshot { vote, meta, length } => {
+            let bytes = receive(&mut receiver, length).await?;
+            install(raft, &mut sender, vote, *meta, bytes).await;
+        }
+    }
+    Ok(())
+}
+
+fn words<T, E: ToString>(result: Result<T, E>) -> Answer<T> {
+    result.map_err(|error| error.to_string())
+}
+
+async fn appends(raft: &Raft, sender: &mut Sender, receiver: Receiver) -> Result<(), MeshError> {
+    let requests = stream::unfold(receiver, |mut receiver| async {
+        let request = receiver.expect::<AppendEntriesRequest<Types>>(Kind::RPC_REQUEST).await;
+        request.ok().map(|request| (request, receiver))
+    });
+    let mut replies = Box::pin(raft.stream_append(Box::pin(requests)));
+    while let Some(reply) = replies.next().await {
+        sender.send(Kind::RPC_REPLY, &words(reply)).await?;
+    }
+    sender.finish()
+}
+
+/// Takes a snapshot's bytes; nothing is allocated ahead of what arrived.
+async fn receive(receiver: &mut Receiver, length: u64) -> Result<Bytes, MeshError> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_STATE);
+    let mut bytes = BytesMut::new();
+    while bytes.len() < length {
+        match receiver.recv().await? {
+            Some(frame) if frame.kind == Kind::DATA => bytes.extend_from_slice(&frame.payload),
+            other => {
+                let found = other.map(|frame| frame.kind);
+                return Err(MeshError::Unexpected { expected: Kind::DATA, found });
+            }
+        }
+    }
+    Ok(bytes.freeze())
+}
+
+/// Only a whole and undamaged snapshot reaches the state machine, which would stop the node over a bad one.
+async fn install(raft: &Raft, sender: &mut Sender, vote: Vote, meta: SnapshotMeta, bytes: Bytes) {
+    let checked = super::snapshot::checked_meta(&bytes);
+    let installed = match checked {
+        Ok(inside) if inside == meta => {
+            words(raft.install_full_snapshot(vote, Snapshot { meta, snapshot: bytes }).await)
+        }
+        Ok(_other) => Err("the snapshot is not the one announced".to_owned()),
+        Err(bad) => Err(bad.to_string()),
+    };
+    answer(sender, &installed).await;
+}
+
+impl Consensus {
+    /// Answers a question that another central node asked on a connection for calls (`Opening::Rpc`).
+    ///
+    /// # Errors
+    /// When the peer broke the protocol or is gone.
+    pub async fn answer(
+        &self,
+        connection: &Connection,
+        mut sender: Sender,
+        mut receiver: Receiver,
+    ) -> Result<(), MeshError> {
+        if connection.peer().role != Role::Central {
+            tracing::warn!(peer = %connection.peer().node, "a node that is not central asked the consensus");
+            return Ok(());
+        }
+        let asked: Asked<LeaderQuestion> = receiver.expect(Kind::RPC_REQUEST).await?;
+        let reply = match asked.question {
+            LeaderQuestion::Propose(command) => LeaderAnswer::Proposed(self.propose_here(*command).await),
+            LeaderQuestion::ReadIndex => LeaderAnswer::ReadIndex(self.read_index_here().await),
+            LeaderQuestion::Members(change) => LeaderAnswer::Members(self.change_members_here(change).await),
+        };
+        answer(&mut sender, &reply).await;
+        Ok(())
+    }
+}

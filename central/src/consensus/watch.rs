@@ -1,0 +1,102 @@
+//! What a member watches over by itself: that the state names the members the log has, that heartbeats fit the round
+//! trips measured, that a leader whose disk is full hands over, and that a stopped member is noticed.
+
+use std::time::Duration;
+
+use base::NodeId;
+use openraft::async_runtime::WatchReceiver as _;
+
+use central_core::Command;
+
+use super::{Consensus, StorageState, Verdict};
+
+/// Between two looks at the links.
+const LOOK: Duration = Duration::from_secs(5);
+
+pub(super) fn start(member: &Consensus) {
+    let (names, links) = (member.clone(), member.clone());
+    drop(member.host().spawn("raft-members", async move { names.keep_names().await }));
+    drop(member.host().spawn("raft-links", async move { links.keep_looking().await }));
+}
+
+impl Consensus {
+    /// Waits until this member stops by itself, and says why: a failed disk, an entry of a newer build, a fault.
+    pub async fn stopped(&self) -> String {
+        let mut metrics = self.raft().metrics();
+        loop {
+            if let StorageState::Failed(why) = &*self.storage().borrow() {
+                return why.clone();
+            }
+            if let Err(fatal) = &metrics.borrow_watched().running_state {
+                return fatal.to_string();
+            }
+            if metrics.changed().await.is_err() {
+                return "the consensus ended".to_owned();
+            }
+        }
+    }
+
+    /// While this node leads, the state's list of members is the membership's.
+    async fn keep_names(&self) {
+        let mut metrics = self.raft().metrics();
+        while metrics.changed().await.is_ok() {
+            let leads = {
+                let metrics = metrics.borrow_watched();
+                metrics.current_leader == Some(metrics.id)
+            };
+            let (_voters, nodes) = self.membership();
+            if leads && self.read(|state| state.registry().members != nodes) {
+                // Another leader sees to it when this one cannot.
+                drop(self.propose_here(Command::SetMembers(nodes)).await);
+            }
+        }
+    }
+
+    async fn keep_looking(&self) {
+        let mut told = None;
+        while self.raft().metrics().borrow_watched().running_state.is_ok() {
+            self.host().sleep(LOOK).await;
+            self.look_at_links(&mut told);
+            if *self.storage().borrow() == StorageState::Full && self.leads() {
+                self.hand_over().await;
+            }
+        }
+    }
+
+    fn look_at_links(&self, told: &mut Option<Verdict>) {
+        let rtts = self.shared.consensus.rtts();
+        let Some((node, rtt)) = rtts.into_iter().max_by_key(|(_, rtt)| *rtt) else { return };
+        let verdict = self.shared.timing.judge(rtt);
+        if told.replace(verdict) == Some(verdict) {
+            return;
+        }
+        let (rtt_ms, heartbeat_ms) = (rtt.as_millis(), self.shared.timing.heartbeat.as_millis());
+        match verdict {
+            Verdict::Good => {
+                tracing::info!(%node, rtt_ms, heartbeat_ms, "round trips between members fit");
+            }
+            Verdict::Tight => {
+                tracing::warn!(%node, rtt_ms, heartbeat_ms, "round trips leave too little room; raise round_trip");
+            }
+            Verdict::Unworkable => {
+                tracing::error!(
+                    %node,
+                    rtt_ms,
+                    heartbeat_ms,
+                    "a round trip exceeds the heartbeat: an idle leader accepts nothing; raise round_trip"
+                );
+            }
+        }
+    }
+
+    /// Gives leadership to the voter that lacks least.
+    async fn hand_over(&self) {
+        let standing = self.standing();
+        let others = standing.members.iter().filter(|member| member.votes && member.id != standing.id);
+        let Some(best) = others.max_by_key(|member| (member.matched, member.id)) else { return };
+        let NodeId(to) = best.id;
+        tracing::warn!(to, "handing leadership over: the disk here is full");
+        // Tried again at the next look.
+        drop(self.raft().trigger().transfer_leader(to).await);
+    }
+}
