@@ -1,1 +1,36 @@
-//! .
+//! What talks to a model. [`Egress::serve`] is the one function that local dispatch, a peer edge and central's relay all
+//! call; [`Egress::forward`] and [`answer`] are the two ends of a call that crosses the mesh.
+//!
+//! Decided here: which instance of a model serves (least outstanding, `upstream`'s rules), whether what it answered is
+//! an answer, whether another instance of the same set is tried (at most [`Options::attempts`] in all, each instance
+//! once, never after the first event or byte of an answer was handed on), how connections are kept and replaced, and
+//! every time limit of an attempt. Never here: which region or provider (routing), money, the caller's connection.
+//!
+//! A call drives its own connection: no task stands between the upstream's socket and the caller's. Dropping an
+//! exchange at any moment, or its future, closes the connection and thereby cancels the upstream's work.
+
+mod answer;
+mod body;
+mod call;
+mod connection;
+mod events;
+mod exchange;
+mod forward;
+pub mod headers;
+mod instance;
+mod origin;
+mod pool;
+mod serve;
+mod source;
+mod tls;
+
+pub use answer::answer;
+pub use body::ReplyBody;
+pub use exchange::{Exchange, Failed, Reply};
+pub use instance::InstanceStatus;
+pub use origin::{BadOrigin, Credential, Origin};
+pub use pool::{Egress, Options, Upstream};
+pub use tls::{BadAuthority, Tls};
+
+#[cfg(test)]
+mod tests;

@@ -131,9 +131,18 @@ impl Instance {
         Some(Ticket { serial })
     }
 
+    /// A call's answer began: the instance is healthy, though the call goes on.
+    pub fn answered(&mut self, ticket: &Ticket, now: Mono) {
+        self.judge(ticket, Health::Good, now, 0);
+    }
+
     /// A call ended. `draw` is any random number.
     pub fn end(&mut self, ticket: &Ticket, health: Health, now: Mono, draw: u64) {
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.judge(ticket, health, now, draw);
+    }
+
+    fn judge(&mut self, ticket: &Ticket, health: Health, now: Mono, draw: u64) {
         self.state = match self.state {
             State::In { failures, from } => after_call(failures, from, health, now, draw),
             State::Probing { serial, round, .. } if serial == ticket.serial => {
@@ -214,8 +223,10 @@ mod tests {
         assert_eq!(instance.offer(at(500)), Offer::Probe);
         let probe = instance.take(at(500), 0).unwrap();
         assert_eq!(instance.take(at(501), 0), None);
-        instance.end(&probe, Health::Good, at(600), 0);
-        assert_eq!(instance.offer(at(600)), Offer::Free { outstanding: 0 });
+        instance.answered(&probe, at(600));
+        assert_eq!(instance.offer(at(600)), Offer::Free { outstanding: 1 });
+        instance.end(&probe, Health::Good, at(900), 0);
+        assert_eq!(instance.offer(at(900)), Offer::Free { outstanding: 0 });
     }
 
     #[test]

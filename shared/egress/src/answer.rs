@@ -1,0 +1,122 @@
+//! A call from another node, over the mesh: the serving end.
+
+use base::Code;
+use bytes::{Bytes, BytesMut};
+use mesh::{MeshError, Receiver, Sender};
+use wire::call::{CallHead, Failure, ReplyHead, Tail};
+use wire::frame::Kind;
+use wire::ledger::Outcome;
+
+use crate::{Egress, Failed, Reply};
+
+/// Serves one forwarded call from this node's upstreams. The caller's reset, at any moment, cancels the upstream's work.
+///
+/// # Errors
+/// [`MeshError`] when the other node broke the protocol or is gone; the call is cancelled.
+pub async fn answer(egress: &Egress, mut sender: Sender, mut receiver: Receiver) -> Result<(), MeshError> {
+    let call: CallHead = receiver.expect(Kind::CALL_HEAD).await?;
+    let Some(body) = body(&mut receiver, egress.shared.options.max_request).await? else {
+        return refuse(&mut sender, too_large()).await;
+    };
+    let gone = sender.stopped();
+    let exchange = tokio::select! {
+        biased;
+        () = gone => return Err(MeshError::Stopped),
+        error = reset(&mut receiver) => return Err(error),
+        exchange = egress.serve(call, body) => exchange,
+    };
+    match exchange {
+        Ok(reply) => pass_on(&mut sender, &mut receiver, reply).await,
+        Err(failed) => refuse(&mut sender, *failed).await,
+    }
+}
+
+/// The call's body; `None` when it exceeds `max` bytes.
+async fn body(receiver: &mut Receiver, max: usize) -> Result<Option<Bytes>, MeshError> {
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    loop {
+        let frame = receiver.recv().await?.ok_or(MeshError::Reset)?;
+        match frame.kind {
+            Kind::DATA if first.is_empty() && all.is_empty() => first = frame.payload,
+            Kind::DATA => {
+                if all.is_empty() {
+                    all.extend_from_slice(&first);
+                }
+                all.extend_from_slice(&frame.payload);
+                if all.len() > max {
+                    return Ok(None);
+                }
+            }
+            Kind::MESSAGE_END => return Ok(Some(if all.is_empty() { first } else { all.freeze() })),
+            other => return Err(MeshError::Unexpected { expected: Kind::DATA, found: Some(other) }),
+        }
+    }
+}
+
+/// Waits until the caller gives the call up. An end in good order is none.
+async fn reset(receiver: &mut Receiver) -> MeshError {
+    loop {
+        match receiver.recv().await {
+            // A newer caller may say more; nothing of it cancels.
+            Ok(Some(_frame)) => {}
+            Ok(None) => std::future::pending().await,
+            Err(error) => return error,
+        }
+    }
+}
+
+async fn pass_on(sender: &mut Sender, receiver: &mut Receiver, reply: Reply) -> Result<(), MeshError> {
+    let Reply { status, headers, mut body } = reply;
+    let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
+    sender.send(Kind::REPLY_HEAD, &ReplyHead { status, headers: headers.collect() }).await?;
+    let stopped = sender.stopped();
+    let gone = async {
+        tokio::select! {
+            biased;
+            () = stopped => MeshError::Stopped,
+            error = reset(receiver) => error,
+        }
+    };
+    let mut gone = std::pin::pin!(gone);
+    loop {
+        let item = tokio::select! {
+            biased;
+            error = &mut gone => return Err(error),
+            item = body.next() => item,
+        };
+        let Some(item) = item else { break };
+        // A caller that reads slowly holds the upstream back here.
+        tokio::select! {
+            biased;
+            error = &mut gone => return Err(error),
+            sent = sender.send_data(item) => sent?,
+        }
+    }
+    sender.end(Kind::MESSAGE_END).await?;
+    close(sender, &body.tail()).await
+}
+
+async fn refuse(sender: &mut Sender, failed: Failed) -> Result<(), MeshError> {
+    sender.send(Kind::FAILURE, &failed.failure).await?;
+    close(sender, &failed.tail).await
+}
+
+async fn close(sender: &mut Sender, tail: &Tail) -> Result<(), MeshError> {
+    sender.send(Kind::TAIL, tail).await?;
+    sender.finish()
+}
+
+fn too_large() -> Failed {
+    let code = Code::BodyTooLarge;
+    let message = "the body is larger than the serving node takes".to_owned();
+    let failure = Failure { code, message, upstream_status: None, body: None, retry_after_ms: None };
+    let tail = Tail {
+        outcome: Outcome::Failed,
+        code: Some(code),
+        usage: None,
+        reached_upstream: false,
+        hops: Vec::new(),
+    };
+    Failed { failure, tail }
+}

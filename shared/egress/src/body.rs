@@ -1,0 +1,155 @@
+//! An answer's body, wherever it comes from.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use base::{Code, Mono, Tokens};
+use bytes::Bytes;
+use wire::call::{Hop, Tail};
+use wire::ledger::{Outcome, Usage};
+
+use crate::call::{Content, Trial};
+use crate::events::Events;
+use crate::forward::Forwarded;
+use crate::pool::Shared;
+
+/// An answer's body. Of an event stream each item is one or more whole events. Dropping it before its end cancels the
+/// upstream's work.
+#[derive(Debug)]
+pub struct ReplyBody {
+    kind: Kind,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Local(Box<Local>),
+    Forwarded(Box<Forwarded>),
+}
+
+/// A body from one of this node's upstreams.
+#[derive(Debug)]
+struct Local {
+    shared: Arc<Shared>,
+    status: u16,
+    trial: Trial,
+    hops: Vec<Hop>,
+    /// When the last byte came.
+    ended: Option<Mono>,
+    content: Flow,
+}
+
+#[derive(Debug)]
+enum Flow {
+    Events(Box<Events>),
+    Whole(Option<Bytes>, Option<Usage>),
+}
+
+impl ReplyBody {
+    pub(crate) fn local(
+        shared: &Arc<Shared>,
+        status: u16,
+        content: Content,
+        trial: Trial,
+        hops: Vec<Hop>,
+    ) -> Self {
+        let (content, ended) = match content {
+            Content::Events(events) => (Flow::Events(events), None),
+            Content::Whole(body, usage) => {
+                (Flow::Whole(Some(body), usage.map(told)), Some(shared.host.now()))
+            }
+        };
+        let local = Local { shared: Arc::clone(shared), status, trial, hops, ended, content };
+        Self { kind: Kind::Local(Box::new(local)), bytes: 0 }
+    }
+
+    pub(crate) fn forwarded(forwarded: Forwarded) -> Self {
+        Self { kind: Kind::Forwarded(Box::new(forwarded)), bytes: 0 }
+    }
+
+    /// The next item; `None` at the end, after which [`Self::tail`] says whether it was a good one.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The same, to be polled.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let next = match &mut self.kind {
+            Kind::Local(local) => local.poll_next(cx),
+            Kind::Forwarded(forwarded) => forwarded.poll_next(cx),
+        };
+        if let Poll::Ready(Some(item)) = &next {
+            self.bytes = self.bytes.saturating_add(u64::try_from(item.len()).unwrap_or(u64::MAX));
+        }
+        next
+    }
+
+    /// The whole body, when it is one piece at hand: an answer that is no stream.
+    pub fn take_whole(&mut self) -> Option<Bytes> {
+        match &mut self.kind {
+            Kind::Local(local) => match &mut local.content {
+                Flow::Whole(body, _usage) => body.take(),
+                Flow::Events(_) => None,
+            },
+            Kind::Forwarded(_) => None,
+        }
+    }
+
+    /// Bytes handed on so far; what a caller who left has got.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How the call went. Before the body's end: as if its caller left now.
+    #[must_use]
+    pub fn tail(&self) -> Tail {
+        match &self.kind {
+            Kind::Local(local) => local.tail(),
+            Kind::Forwarded(forwarded) => forwarded.tail(),
+        }
+    }
+}
+
+impl Local {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let next = match &mut self.content {
+            Flow::Whole(body, _usage) => return Poll::Ready(body.take()),
+            Flow::Events(events) => events.poll_next(cx),
+        };
+        if matches!(next, Poll::Ready(None)) && self.ended.is_none() {
+            self.ended = Some(self.shared.host.now());
+        }
+        next
+    }
+
+    fn tail(&self) -> Tail {
+        let (outcome, code, usage) = match &self.content {
+            Flow::Whole(_body, usage) => (Outcome::Complete, None, *usage),
+            Flow::Events(events) => {
+                let (outcome, code) = match events.ended() {
+                    Some(Ok(())) => (Outcome::Complete, None),
+                    Some(Err(code)) => (Outcome::Cut, Some(code)),
+                    // Many callers leave as soon as they saw the finish.
+                    None if events.complete() => (Outcome::Complete, None),
+                    None => (Outcome::CallerGone, Some(Code::CallerGone)),
+                };
+                (outcome, code, events.usage().map(told))
+            }
+        };
+        let result = match (outcome, code) {
+            (Outcome::Cut, Some(code)) => Err(code),
+            _answered => Ok(self.status),
+        };
+        let now = self.ended.unwrap_or_else(|| self.shared.host.now());
+        let mut hops = self.hops.clone();
+        hops.push(self.trial.hop(&self.shared.options.node, result, now));
+        Tail { outcome, code, usage, reached_upstream: true, hops }
+    }
+}
+
+fn told(usage: dialect::openai::Usage) -> Usage {
+    let dialect::openai::Usage { input, cached_input, output } = usage;
+    Usage { input: Tokens(input.0), cached_input: Tokens(cached_input.0), output: Tokens(output.0) }
+}

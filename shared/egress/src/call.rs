@@ -1,0 +1,364 @@
+//! One attempt at one instance: a connection, a request, and what came of it.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use base::{Blame, Code, Mono, Name};
+use bytes::{Bytes, BytesMut};
+use dialect::openai::{self, BadReply, Usage};
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER,
+};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use upstream::{Fault, Health, Verdict, of_fault, of_status, retry_after};
+use wire::call::{CallHead, Hop};
+use wire::catalog::Operation;
+
+use crate::connection::Connection;
+use crate::events::Events;
+use crate::headers;
+use crate::instance::Lease;
+use crate::pool::Shared;
+use crate::source::{Limits, Opened, Source, Timer};
+
+/// Longest error body that is read, in bytes; callers get no more either.
+const MAX_ERROR: usize = 64 * 1024;
+
+/// An attempt to be made.
+pub(crate) struct Attempt<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) call: &'a CallHead,
+    pub(crate) body: &'a Bytes,
+    pub(crate) limits: Limits,
+}
+
+/// When an attempt reached what.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    upstream: Name,
+    begun: Mono,
+    connected: Option<Mono>,
+    pub(crate) first_byte: Option<Mono>,
+}
+
+/// An answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) content: Content,
+    pub(crate) trial: Trial,
+}
+
+/// An answer's body.
+pub(crate) enum Content {
+    Events(Box<Events>),
+    Whole(Bytes, Option<Usage>),
+}
+
+/// An attempt without an answer.
+pub(crate) struct Ended {
+    pub(crate) verdict: Verdict,
+    pub(crate) message: Cow<'static, str>,
+    pub(crate) status: Option<u16>,
+    pub(crate) body: Option<Bytes>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) trial: Trial,
+    /// Whether the upstream may have begun to work.
+    pub(crate) reached: bool,
+}
+
+/// The same, before it is known how far the attempt came.
+struct Miss {
+    verdict: Verdict,
+    message: Cow<'static, str>,
+    status: Option<u16>,
+    body: Option<Bytes>,
+    wait: Option<Duration>,
+}
+
+impl Trial {
+    /// The attempt in the call's tale.
+    pub(crate) fn hop(&self, node: &Name, result: Result<u16, Code>, now: Mono) -> Hop {
+        let us = |at: Mono| u32::try_from(at.since(self.begun).as_micros()).unwrap_or(u32::MAX);
+        Hop {
+            node: node.clone(),
+            upstream: self.upstream.clone(),
+            result,
+            connected_us: us(self.connected.unwrap_or(now)),
+            first_byte_us: self.first_byte.map(us),
+            total_us: us(now),
+        }
+    }
+}
+
+impl Miss {
+    fn fault(fault: Fault) -> Self {
+        Self { verdict: of_fault(fault), message: words(fault).into(), status: None, body: None, wait: None }
+    }
+}
+
+impl Attempt<'_> {
+    /// Makes the attempt.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn run(&self, lease: Lease) -> Result<Answer, Box<Ended>> {
+        let upstream = lease.instance().spec.name.clone();
+        let mut trial = Trial { upstream, begun: self.now(), connected: None, first_byte: None };
+        match self.exchange(lease, &mut trial).await {
+            Ok((status, headers, content)) => Ok(Answer { status, headers, content, trial }),
+            Err(Miss { verdict, message, status, body, wait }) => {
+                let reached = trial.connected.is_some();
+                Err(Box::new(Ended { verdict, message, status, body, wait, trial, reached }))
+            }
+        }
+    }
+
+    async fn exchange(&self, mut lease: Lease, trial: &mut Trial) -> Result<(u16, HeaderMap, Content), Miss> {
+        let mut timer = Timer::new(self.shared.host.clone());
+        let sent = self.send(&lease, &mut timer, trial).await;
+        let (response, connection) = match sent {
+            Ok(sent) => sent,
+            Err(fault) => {
+                let miss = Miss::fault(fault);
+                lease.judge(miss.verdict.health);
+                return Err(miss);
+            }
+        };
+        let (parts, incoming) = response.into_parts();
+        let (limits, keeping, sent) = (self.limits, self.shared.keeping, self.now());
+        let source = Source::new(Opened { connection, incoming, lease, timer, limits, keeping, sent });
+        let status = parts.status.as_u16();
+        if !parts.status.is_success() {
+            return Err(self.refusal(source, status, &parts.headers).await);
+        }
+        let mut headers = parts.headers;
+        let content = self.content(source, &headers, trial).await?;
+        headers::for_caller(&mut headers);
+        Ok((status, headers, content))
+    }
+
+    /// Sends the request and waits for the answer's head. A kept connection that turns out to be closed is replaced by
+    /// a new one: its peer closed it before it saw the request.
+    async fn send(
+        &self,
+        lease: &Lease,
+        timer: &mut Timer,
+        trial: &mut Trial,
+    ) -> Result<(Response<Incoming>, Connection), Fault> {
+        let instance = lease.instance();
+        let mut kept = instance.reuse(self.now(), self.shared.keeping);
+        loop {
+            let reused = kept.is_some();
+            let mut connection = match kept.take() {
+                Some(connection) => connection,
+                None => self.dial(lease).await?,
+            };
+            let now = self.now();
+            trial.connected = Some(now);
+            let request = self.request(lease, connection.is_shared()).ok_or(Fault::Malformed)?;
+            let due = (now + self.limits.first_byte).min(self.limits.deadline);
+            let answer = {
+                let mut answer = pin!(connection.send(request));
+                poll_fn(|cx| match answer.as_mut().poll(cx) {
+                    Poll::Ready(answer) => Poll::Ready(Ok(answer)),
+                    Poll::Pending => timer.poll_past(due, cx).map(Err),
+                })
+                .await
+            };
+            match answer {
+                Ok(Ok(response)) => return Ok((response, connection)),
+                Ok(Err(gone)) if gone.closed && reused => {}
+                Ok(Err(gone)) => return Err(gone.fault),
+                Err(()) if due == self.limits.deadline => return Err(Fault::Deadline),
+                Err(()) => return Err(Fault::FirstByte),
+            }
+        }
+    }
+
+    async fn dial(&self, lease: &Lease) -> Result<Connection, Fault> {
+        let left = self.limits.deadline.since(self.now());
+        let limit = self.limits.connect.min(left);
+        let tls = self.shared.options.tls.as_ref();
+        let connection = lease.instance().dial(&self.shared.host, tls, limit).await?;
+        lease.instance().offer_shared(&connection);
+        Ok(connection)
+    }
+
+    fn request(&self, lease: &Lease, absolute: bool) -> Option<Request<Full<Bytes>>> {
+        let (instance, call) = (lease.instance(), self.call);
+        let origin = &instance.spec.origin;
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = origin.target(call.operation.openai_path(), absolute)?;
+        let headers = request.headers_mut();
+        for (name, value) in &call.headers {
+            if headers::passes_to_upstream(name)
+                && let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_bytes(value))
+            {
+                headers.append(name, value);
+            }
+        }
+        if !absolute {
+            headers.insert(HOST, origin.host_header().clone());
+        }
+        headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        // We read what passes; an upstream that compresses all the same is refused.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(authorization) = instance.authorization() {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(value) = call.traceparent.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert("traceparent", value);
+        }
+        Some(request)
+    }
+
+    /// Reads an answer that came as a success, as far as it takes to know that it is one.
+    async fn content(&self, source: Source, headers: &HeaderMap, trial: &mut Trial) -> Result<Content, Miss> {
+        let plain = headers.get(CONTENT_ENCODING).is_none_or(|value| value == "identity");
+        let streams = starts_with(headers.get(CONTENT_TYPE), "text/event-stream");
+        if !plain || streams != self.call.stream {
+            let mut source = source;
+            source.lease.judge(Health::Failed);
+            return Err(Miss::fault(Fault::Malformed));
+        }
+        if streams { self.events(source, trial).await } else { self.whole(source, trial).await }
+    }
+
+    async fn events(&self, source: Source, trial: &mut Trial) -> Result<Content, Miss> {
+        let max = self.shared.options.max_event;
+        let mut events = Box::new(Events::new(source, self.call.hide_usage, max));
+        let started = poll_fn(|cx| events.poll_started(cx)).await;
+        trial.first_byte = events.first_byte();
+        match started {
+            Ok(()) => Ok(Content::Events(events)),
+            Err(verdict) => {
+                let said = events.said().unwrap_or_default().to_owned();
+                Err(Miss {
+                    verdict,
+                    message: explain(verdict.code, said),
+                    status: None,
+                    body: None,
+                    wait: None,
+                })
+            }
+        }
+    }
+
+    async fn whole(&self, mut source: Source, trial: &mut Trial) -> Result<Content, Miss> {
+        let read = read_all(&mut source, self.shared.options.max_reply).await;
+        trial.first_byte = source.first_byte();
+        let judged = read.map_err(Miss::fault).and_then(|body| self.judge(body));
+        match judged {
+            Ok((body, usage)) => {
+                source.lease.judge(Health::Good);
+                source.finish();
+                Ok(Content::Whole(body, usage))
+            }
+            Err(miss) => {
+                source.lease.judge(miss.verdict.health);
+                Err(miss)
+            }
+        }
+    }
+
+    fn judge(&self, body: Bytes) -> Result<(Bytes, Option<Usage>), Miss> {
+        let checked = match self.call.operation {
+            Operation::Chat => openai::check_chat(&body),
+            Operation::Embeddings => openai::check_embeddings(&body),
+        };
+        match checked {
+            Ok(usage) => Ok((body, usage)),
+            Err(BadReply::Malformed) => Err(Miss::fault(Fault::Malformed)),
+            Err(BadReply::Empty) => Err(Miss::fault(Fault::Empty)),
+            Err(BadReply::Error(error)) => {
+                let verdict = of_status(error.status.unwrap_or(500), error.meaning(), None)
+                    .unwrap_or_else(|| of_fault(Fault::Malformed));
+                let message = explain(verdict.code, error.message);
+                Err(Miss { verdict, message, status: Some(200), body: None, wait: None })
+            }
+        }
+    }
+
+    /// Reads an answer that came as a failure.
+    async fn refusal(&self, mut source: Source, status: u16, headers: &HeaderMap) -> Miss {
+        let read = read_all(&mut source, MAX_ERROR).await;
+        let error = read.as_ref().ok().and_then(|body| openai::upstream_error(body));
+        let wait = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let wait = wait.and_then(|value| retry_after(value, self.shared.host.wall()));
+        let meaning = error.as_ref().and_then(openai::UpstreamError::meaning);
+        let verdict = of_status(status, meaning, wait).unwrap_or_else(|| of_fault(Fault::Malformed));
+        source.lease.judge(verdict.health);
+        let shown = error.is_some() && verdict.code.blame() == Blame::Caller;
+        let message = explain(verdict.code, error.map(|error| error.message).unwrap_or_default());
+        let body = read.ok();
+        if body.is_some() {
+            source.finish();
+        }
+        Miss { verdict, message, status: Some(status), body: body.filter(|_body| shown), wait }
+    }
+
+    fn now(&self) -> Mono {
+        self.shared.host.now()
+    }
+}
+
+async fn read_all(source: &mut Source, max: usize) -> Result<Bytes, Fault> {
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(piece) = poll_fn(|cx| source.poll(cx)).await? {
+        if first.is_empty() && all.is_empty() {
+            first = piece;
+            continue;
+        }
+        if all.is_empty() {
+            all.extend_from_slice(&first);
+        }
+        all.extend_from_slice(&piece);
+        if all.len() > max {
+            return Err(Fault::Malformed);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+fn starts_with(value: Option<&HeaderValue>, kind: &str) -> bool {
+    let value = value.map(HeaderValue::as_bytes).unwrap_or_default();
+    value.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind.as_bytes()))
+}
+
+const fn words(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Connect => "the model's server could not be reached",
+        Fault::Closed => "the model's server closed the connection before it answered",
+        Fault::FirstByte => "the model's server did not begin to answer in time",
+        Fault::Idle => "the model's server fell silent in the middle of its answer",
+        Fault::Cut => "the model's server broke its answer off",
+        Fault::Malformed => "the model's server answered something that is not its protocol",
+        Fault::Empty => "the model's server answered with nothing",
+        Fault::Deadline => "the call's time limit passed",
+    }
+}
+
+/// Words for the caller. What the upstream said is shown only where the caller is at fault.
+fn explain(code: Code, said: String) -> Cow<'static, str> {
+    match code {
+        _caller if code.blame() == Blame::Caller && !said.is_empty() => said.into(),
+        Code::UpstreamAuth => {
+            "the model's server refused this mesh's credentials; an operator must renew them".into()
+        }
+        Code::UpstreamRateLimited => "the model's server limits our rate; try again later".into(),
+        Code::ModelOverloaded => "the model's server is overloaded; try again shortly".into(),
+        Code::ModelGpuOom => "the model's server ran out of accelerator memory; try again".into(),
+        Code::UpstreamTimeout => "the model's server timed out".into(),
+        Code::UpstreamInvalid => words(Fault::Malformed).into(),
+        _other if code.blame() == Blame::Caller => "the model's server refused the call".into(),
+        _other => "the model's server answered with an error".into(),
+    }
+}

@@ -1,0 +1,212 @@
+//! The upstreams a node has: which models they serve, in which instances.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base::{ModelName, Mono, Name};
+use seam::{Bound, Host, Lock};
+use upstream::{Choice, choose};
+use wire::call::ServeAt;
+
+use crate::instance::{Instance, Keeping, Lease};
+use crate::{Credential, InstanceStatus, Origin, Tls};
+
+/// How often kept connections are looked at.
+const SWEEP: Duration = Duration::from_millis(500);
+
+/// Bounds and habits.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This node's name, in the tale of attempts.
+    pub node: Name,
+    /// Whom to trust among upstreams that speak TLS; `None`: those are unreachable.
+    pub tls: Option<Tls>,
+    /// Instances tried for one call within one `serve`.
+    pub attempts: usize,
+    /// Longest answer that is no event stream, in bytes.
+    pub max_reply: usize,
+    /// Longest event of a stream, in bytes; also what a stream may hold in memory.
+    pub max_event: usize,
+    /// Longest body of a forwarded call, in bytes.
+    pub max_request: usize,
+    /// How long a connection may rest when its peer announces nothing.
+    pub idle: Duration,
+    /// Most connections at rest per instance.
+    pub most_idle: usize,
+    /// Connections held ready per instance.
+    pub warm: usize,
+}
+
+impl Options {
+    /// The defaults of a node: 3 attempts, answers of 32 MiB, events of 1 MiB, forwarded bodies of 64 MiB, connections
+    /// that rest at most 50 s (common servers close after 60 s or more, or announce less), 256 of them, 1 ready.
+    #[must_use]
+    pub const fn new(node: Name) -> Self {
+        Self {
+            node,
+            tls: None,
+            attempts: 3,
+            max_reply: 32 << 20,
+            max_event: 1 << 20,
+            max_request: 64 << 20,
+            idle: Duration::from_secs(50),
+            most_idle: 256,
+            warm: 1,
+        }
+    }
+}
+
+/// A server of a model: a replica in this region, or a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// Which calls it is for.
+    pub at: ServeAt,
+    /// The model it serves, as the mesh names it.
+    pub model: ModelName,
+    /// The replica's or provider's name.
+    pub name: Name,
+    /// Root of its API.
+    pub origin: Origin,
+    /// What makes us known to it.
+    pub credential: Option<Credential>,
+    /// Calls it takes at once; `None`: as many as come.
+    pub concurrency: Option<u32>,
+}
+
+/// Talks to models. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Egress {
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) host: Host,
+    pub(crate) options: Options,
+    pub(crate) keeping: Keeping,
+    groups: ArcSwap<Groups>,
+    turn: AtomicUsize,
+    sweeper: Lock<Option<Bound<()>>>,
+}
+
+type Groups = BTreeMap<ModelName, Vec<Arc<Instance>>>;
+
+impl Egress {
+    /// No upstreams yet. Call it within a runtime.
+    #[must_use]
+    pub fn new(host: &Host, options: Options) -> Self {
+        let keeping = Keeping { idle: options.idle, most: options.most_idle, warm: options.warm };
+        let shared = Arc::new(Shared {
+            host: host.clone(),
+            options,
+            keeping,
+            groups: ArcSwap::default(),
+            turn: AtomicUsize::new(0),
+            sweeper: Lock::new(None),
+        });
+        let sweeper = host.spawn("egress-sweep", sweep(host.clone(), Arc::downgrade(&shared))).bound();
+        *shared.sweeper.lock() = Some(sweeper);
+        Self { shared }
+    }
+
+    /// Replaces the set of upstreams. What did not change keeps its connections, its calls and its health; calls under
+    /// way at one that is gone run to their end.
+    pub fn install(&self, upstreams: Vec<Upstream>) {
+        let old = self.shared.groups.load_full();
+        let mut groups = Groups::new();
+        for spec in upstreams {
+            let before = old.get(&spec.model).and_then(|group| {
+                group.iter().find(|one| one.spec.name == spec.name && one.spec.at == spec.at)
+            });
+            let instance = match before {
+                Some(same) if same.is_same(&spec) => Arc::clone(same),
+                Some(moved) if moved.is_at(&spec.origin) => Arc::new(moved.renewed(spec)),
+                Some(_elsewhere) => Arc::new(Instance::new(spec)),
+                None => Arc::new(Instance::new(spec)),
+            };
+            groups.entry(instance.spec.model.clone()).or_default().push(instance);
+        }
+        self.shared.groups.store(Arc::new(groups));
+        self.shared.warm();
+    }
+
+    /// Whether some upstream here serves `model` at `at`.
+    #[must_use]
+    pub fn serves(&self, at: ServeAt, model: &ModelName) -> bool {
+        self.shared.groups.load().get(model).is_some_and(|group| group.iter().any(|one| one.spec.at == at))
+    }
+
+    /// Every instance, for operators.
+    #[must_use]
+    pub fn instances(&self) -> Vec<InstanceStatus> {
+        let groups = self.shared.groups.load();
+        let status = |one: &Arc<Instance>| InstanceStatus {
+            model: one.spec.model.clone(),
+            name: one.spec.name.clone(),
+            serving: one.is_in(),
+            outstanding: one.outstanding(),
+            idle: one.idle(),
+        };
+        groups.values().flatten().map(status).collect()
+    }
+}
+
+/// A call's place, or why there is none.
+pub(crate) enum Place {
+    Taken(Lease),
+    Full,
+    Out(Mono),
+    None,
+}
+
+impl Shared {
+    /// A place for a call of `model` at an instance not among those `tried`.
+    pub(crate) fn place(&self, at: ServeAt, model: &ModelName, tried: &[Arc<Instance>], now: Mono) -> Place {
+        let groups = self.groups.load();
+        let Some(group) = groups.get(model) else { return Place::None };
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        // An offer may be gone by the time it is taken; by then the others' offers tell the truth.
+        for _race in 0..4 {
+            let offer = |one: &Arc<Instance>| {
+                let open = one.spec.at == at && !tried.iter().any(|used| Arc::ptr_eq(used, one));
+                open.then(|| one.offer(now))
+            };
+            let offers: Vec<_> = group.iter().map(offer).collect();
+            match choose(&offers, turn) {
+                Choice::Take(index) => {
+                    let lease = group.get(index).and_then(|one| Lease::take(one, &self.host, now));
+                    if let Some(lease) = lease {
+                        return Place::Taken(lease);
+                    }
+                }
+                Choice::Full => return Place::Full,
+                Choice::Out { until } => return Place::Out(until),
+                Choice::None => return Place::None,
+            }
+        }
+        Place::Full
+    }
+
+    /// Looks at every kept connection, and dials ahead of need.
+    fn warm(self: &Arc<Self>) {
+        let now = self.host.now();
+        for instance in self.groups.load().values().flatten() {
+            if instance.sweep(now, self.keeping) {
+                let (shared, instance) = (Arc::clone(self), Arc::clone(instance));
+                let dial = async move { instance.warm(&shared.host, shared.options.tls.as_ref()).await };
+                drop(self.host.spawn("egress-dial", dial));
+            }
+        }
+    }
+}
+
+async fn sweep(host: Host, shared: Weak<Shared>) {
+    loop {
+        host.sleep(SWEEP).await;
+        let Some(shared) = shared.upgrade() else { return };
+        shared.warm();
+    }
+}

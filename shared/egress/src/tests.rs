@@ -1,0 +1,1 @@
+//! Upstreams that behave and misbehave, over loopback.
