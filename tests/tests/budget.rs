@@ -2,6 +2,7 @@
 //! ledger sums exactly.
 
 #![expect(clippy::unwrap_used, reason = "a helper's failure is the test's failure")]
+#![expect(clippy::panic, reason = "a helper's failure is the test's failure")]
 #![expect(clippy::indexing_slicing, reason = "a missing field is the test's failure")]
 
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 //! provider's credential; and every kind of bad input is refused with its code.
 
 #![expect(clippy::unwrap_used, reason = "a helper's failure is the test's failure")]
+#![expect(clippy::panic, reason = "a helper's failure is the test's failure")]
 #![expect(clippy::indexing_slicing, reason = "a missing field is the test's failure")]
 
 use bytes::Bytes;
