@@ -12,4 +12,7 @@
 
 pub mod client;
 pub mod configure;
+pub mod faulty;
+pub mod http1;
+pub mod load;
 pub mod mesh;
