@@ -1,12 +1,18 @@
 //! Kept links: one dial for many, patience after a failure, a fresh dial after a death.
 
+#![expect(clippy::disallowed_methods, reason = "a test that waits for the operating system to free a port")]
+
+use std::net::SocketAddr;
+
 use base::Role;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use wire::control::NodeAddr;
+use seam::Host;
+use wire::control::{NodeAddr, Opening};
+use wire::frame::Kind;
 
-use super::Mesh;
-use crate::{Check, Endpoint, Links, MeshError};
+use super::{LOOPBACK, Mesh};
+use crate::{Check, Credentials, Endpoint, Expect, Links, MeshError, Purpose};
 
 #[tokio::test]
 async fn many_who_ask_at_once_share_one_connection() {
@@ -67,4 +73,52 @@ fn address(node: &Endpoint, region: &str) -> NodeAddr {
         region: region.parse().unwrap(),
         mesh: node.local_addr().unwrap(),
     }
+}
+
+#[tokio::test]
+async fn a_restarted_node_tells_its_peers_at_once_that_its_earlier_life_is_over() {
+    let mesh = Mesh::new("demo");
+    let edge = mesh.endpoint("edge/eu/e1");
+    let credentials = mesh.issue("central/eu/c1");
+    let life = || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        runtime.unwrap()
+    };
+    let bind = |at| {
+        let authority = &mesh.authority.certificate;
+        let own =
+            Credentials::from_pem(&mesh.host, &credentials.certificate, &credentials.key, authority).unwrap();
+        Endpoint::bind(&Host::real(), at, own).unwrap()
+    };
+
+    let first = life();
+    let (before, at) = {
+        let _entered = first.enter();
+        let before = bind(LOOPBACK);
+        let at = before.local_addr().unwrap();
+        (before, at)
+    };
+    let connection = edge.connect(at, &Expect::role(Role::Central), Purpose::Calls).await.unwrap();
+    // Its tasks vanish without a word, as by SIGKILL.
+    first.shutdown_background();
+    drop(before);
+
+    let second = life();
+    let _after = {
+        let _entered = second.enter();
+        bind_again(&bind, at).await
+    };
+    let (mut send, _receive) = connection.open(Opening::Call).await.unwrap();
+    send.send(Kind::RPC_REQUEST, "are you there?").await.unwrap();
+    let why = connection.closed().await.to_string();
+    assert!(why.contains("reset by peer"), "{why}");
+    second.shutdown_background();
+}
+
+/// The first life's socket closes a moment after its tasks ended.
+async fn bind_again(bind: &impl Fn(SocketAddr) -> Endpoint, at: SocketAddr) -> Endpoint {
+    while std::net::UdpSocket::bind(at).is_err() {
+        tokio::task::yield_now().await;
+    }
+    bind(at)
 }
