@@ -13,9 +13,11 @@ pub mod ledger;
 pub mod plan;
 mod registry;
 mod state;
+mod usage;
 
 pub use applied::{Applied, Effect, Refusal, Reply};
 pub use command::{CatalogChange, Command, Entry, Registration, Sealed};
 pub use history::{EpochRecord, History, KEPT_EPOCHS};
 pub use registry::{EdgeNode, Registry};
 pub use state::State;
+pub use usage::{Usage, UsageKey, UsageTotal};

@@ -4,6 +4,7 @@ mod catalog;
 mod nodes;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{BudgetId, Epoch, Era, Name, Revision, Stamp, Unit, WallMs};
 use serde::{Deserialize, Serialize};
@@ -11,14 +12,14 @@ use wire::catalog::{Catalog, Change, Scope, Window};
 use wire::control::NodeAddr;
 
 use crate::ledger::Ledger;
-use crate::{Applied, Command, Effect, Entry, History, Refusal, Registry, Reply, Sealed};
+use crate::{Applied, Command, Effect, Entry, History, Refusal, Registry, Reply, Sealed, Usage};
 
 /// Everything that central's nodes agree on. Two nodes that applied the same entries hold equal states.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     era: Era,
     level: u16,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     /// When the configuration last changed.
     catalog_stamp: Stamp,
     /// When the list of nodes last changed.
@@ -28,6 +29,7 @@ pub struct State {
     credentials: BTreeMap<Name, Sealed>,
     budgets: BudgetNumbers,
     ledger: Ledger,
+    usage: Usage,
 }
 
 /// Numbers given to budgets. A budget that was removed and comes back with the same meaning gets its number again, and
@@ -84,13 +86,19 @@ impl State {
 
     /// The configuration in force.
     #[must_use]
-    pub const fn catalog(&self) -> &Catalog {
+    pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// The configuration in force, to keep.
+    #[must_use]
+    pub fn shared_catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog)
     }
 
     /// The epoch in force.
     #[must_use]
-    pub const fn epoch(&self) -> Epoch {
+    pub fn epoch(&self) -> Epoch {
         self.catalog.epoch
     }
 
@@ -152,6 +160,12 @@ impl State {
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// What was used.
+    #[must_use]
+    pub const fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     /// What changed since an edge's configuration; `None` when it needs the whole.

@@ -1,6 +1,7 @@
 //! Changes of configuration: each makes one epoch, whole or not at all.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use base::{Epoch, Name};
 use wire::catalog::{Catalog, ObjectId};
@@ -25,7 +26,7 @@ impl State {
         if change.base != self.catalog.epoch {
             return Reply::Refused(Refusal::Conflict { base: change.base, now: self.catalog.epoch });
         }
-        let mut next = self.catalog.clone();
+        let mut next = Catalog::clone(&self.catalog);
         change.changes.iter().cloned().for_each(|one| next.apply(one));
         let faults = self.faults(&next, &change.credentials);
         if !faults.is_empty() {
@@ -82,7 +83,7 @@ impl State {
             forward: forward.clone(),
             back: changes(&next, &self.catalog),
         });
-        let old = std::mem::replace(&mut self.catalog, next);
+        let old = std::mem::replace(&mut self.catalog, Arc::new(next));
         self.settle_budgets(&old);
         self.catalog_stamp = now.stamp;
         self.forget_credentials(effects);

@@ -50,6 +50,7 @@ impl State {
 
     pub(super) fn receipts(&mut self, edge: &Name, batch: &ReceiptBatch, effects: &mut Vec<Effect>) -> Reply {
         let taken = self.ledger.receipts(edge, batch);
+        taken.fresh.iter().for_each(|receipt| self.usage.add(receipt));
         if !taken.fresh.is_empty() {
             let fresh = taken.fresh.iter().map(|receipt| (edge.clone(), receipt.clone()));
             effects.push(Effect::Receipts(fresh.collect()));

@@ -1,0 +1,3 @@
+//! The operators' door.
+
+pub mod api;

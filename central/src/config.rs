@@ -1,0 +1,240 @@
+//! A central node's configuration file, `central.toml`, as usable values.
+//!
+//! The whole file is read before anything is reported, so that every mistake shows at once, each with its place and
+//! mend; an unknown key is a mistake. Who the node is stands in its certificate. What the mesh serves is not here: it is
+//! applied through the admin API and replicated.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::{Name, NodeId, RegionName, Role};
+use settings::{Fault, Fields, Node, address, list_faults, text, whole, word};
+use wire::control::NodeAddr;
+
+/// Longest round trip between members that the file may name. Beyond it, elections would take minutes.
+const LONGEST_RTT_MS: u32 = 2_000;
+
+/// Longest time that a stopping node may wait for calls in progress: an hour.
+const LONGEST_DRAIN_S: u32 = 3_600;
+
+/// Everything a central node is told by its operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where the log and the snapshots are kept.
+    pub data: PathBuf,
+    /// This node's number in the group; given once, never reused.
+    pub id: NodeId,
+    /// This node's end of the mesh.
+    pub mesh: Mesh,
+    /// Where operators reach this node.
+    pub admin: SocketAddr,
+    /// Where scrapers reach `/metrics`, `/healthz` and `/readyz`, in cleartext; `None`: nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// File of the keys that seal providers' credentials; `None`: this node neither seals nor opens any.
+    pub seal_keys: Option<PathBuf>,
+    /// Members that form the group on its first start; empty on a node that is added later.
+    pub members: Vec<Member>,
+    /// The longest round trip between two members; every clock of the group follows from it.
+    pub round_trip: Duration,
+    /// How long relayed calls may take to end once the node was asked to stop.
+    pub drain: Duration,
+}
+
+/// This node's end of the mesh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mesh {
+    /// Address to bind.
+    pub listen: SocketAddr,
+    /// Address that other nodes reach it at; `None`: the one bound.
+    pub advertise: Option<SocketAddr>,
+    /// Directory of `node.pem`, `node.key` and `ca.pem`.
+    pub credentials: PathBuf,
+}
+
+/// A member of the group that forms first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number.
+    pub id: NodeId,
+    /// Where it is.
+    pub addr: NodeAddr,
+}
+
+/// Every mistake of a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the configuration cannot be used:\n{}", list_faults(.0))]
+pub struct ConfigError(pub Vec<Fault>);
+
+impl Config {
+    /// Reads the text of a configuration file; `file` stands in front of its mistakes.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with every mistake.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
+        let value = settings::toml(text).map_err(|broken| {
+            let fault = |one: settings::Broken| Fault {
+                file: file.to_owned(),
+                line: one.at.line,
+                column: one.at.column,
+                field: String::new(),
+                what: one.what,
+            };
+            ConfigError(broken.into_iter().map(fault).collect())
+        })?;
+        let mut faults = Vec::new();
+        let root = Node { file, path: String::new(), value: &value };
+        let config = Fields::open(&root, &mut faults).and_then(|mut fields| {
+            let config = config(&mut fields);
+            fields.finish();
+            config
+        });
+        match config {
+            Some(config) if faults.is_empty() => Ok(config),
+            Some(_) | None => Err(ConfigError(faults)),
+        }
+    }
+}
+
+fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
+    let data = fields.required("data", path);
+    let id = fields.required("id", whole);
+    let mesh = section(fields, "mesh", |mesh| {
+        let listen = mesh.required("listen", address);
+        let advertise = mesh.optional("advertise", address);
+        let credentials = mesh.required("credentials", path);
+        Some(Mesh { listen: listen?, advertise: advertise?, credentials: credentials? })
+    });
+    let admin = section(fields, "admin", |admin| admin.required("listen", address));
+    let metrics = fields.mapping("metrics", |metrics| metrics.required("listen", address));
+    let seal_keys = fields.optional("seal_keys", path);
+    let members = fields.mappings("members", member);
+    let round_trip_ms = fields.or("round_trip_ms", whole::<u32>, 20);
+    let drain_s = fields.or("drain_s", whole::<u32>, 30);
+    if let Some(members) = &members {
+        distinct(fields, members);
+    }
+    between(fields, "round_trip_ms", round_trip_ms, 1, LONGEST_RTT_MS);
+    between(fields, "drain_s", drain_s, 0, LONGEST_DRAIN_S);
+    Some(Config {
+        data: data?,
+        id: NodeId(id?),
+        mesh: mesh?,
+        admin: admin?,
+        metrics: metrics?,
+        seal_keys: seal_keys?,
+        members: members?,
+        round_trip: Duration::from_millis(round_trip_ms?.into()),
+        drain: Duration::from_secs(drain_s?.into()),
+    })
+}
+
+/// A section that must be there.
+fn section<T>(
+    fields: &mut Fields<'_, '_>,
+    name: &'static str,
+    read: impl Fn(&mut Fields<'_, '_>) -> Option<T>,
+) -> Option<T> {
+    let section = fields.mapping(name, read)?;
+    if section.is_none() {
+        fields.missing(name, format!("is required: a section [{name}]"));
+    }
+    section
+}
+
+fn member(fields: &mut Fields<'_, '_>) -> Option<Member> {
+    let id = fields.required("id", whole);
+    let name: Option<Name> = fields.required("name", word);
+    let region: Option<RegionName> = fields.required("region", word);
+    let mesh = fields.required("mesh", address);
+    let addr = NodeAddr { name: name?, role: Role::Central, region: region?, mesh: mesh? };
+    Some(Member { id: NodeId(id?), addr })
+}
+
+fn distinct(fields: &mut Fields<'_, '_>, members: &[Member]) {
+    let (mut ids, mut names, mut places) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for (at, member) in members.iter().enumerate() {
+        let fresh = [
+            ("id", ids.insert(member.id)),
+            ("name", names.insert(&member.addr.name)),
+            ("mesh", places.insert(member.addr.mesh)),
+        ];
+        for (field, _taken) in fresh.into_iter().filter(|(_field, fresh)| !fresh) {
+            fields.at_fault(&format!("members[{at}].{field}"), "another member has it already");
+        }
+    }
+    if !members.is_empty() && members.len().is_multiple_of(2) {
+        let what =
+            format!("a group of {} bears no more failures than one fewer; use 1, 3 or 5", members.len());
+        fields.at_fault("members", what);
+    }
+}
+
+fn between(fields: &mut Fields<'_, '_>, name: &str, value: Option<u32>, least: u32, most: u32) {
+    if value.is_some_and(|value| !(least..=most).contains(&value)) {
+        fields.at_fault(name, format!("must lie between {least} and {most}"));
+    }
+}
+
+fn path(value: &settings::Value) -> Result<PathBuf, String> {
+    match text(value)? {
+        empty if empty.is_empty() => Err("must not be empty".to_owned()),
+        given => Ok(given.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+data = "/var/lib/portolan"
+id = 1
+seal_keys = "/etc/portolan/seal.keys"
+round_trip_ms = 80
+[mesh]
+listen = "127.0.0.1:7001"
+credentials = "/etc/portolan/c1"
+[admin]
+listen = "127.0.0.1:7101"
+[[members]]
+id = 1
+name = "c1"
+region = "eu"
+mesh = "127.0.0.1:7001"
+"#;
+
+    #[test]
+    fn a_whole_file_reads() {
+        let config = Config::parse("central.toml", GOOD).unwrap();
+        assert_eq!((config.id, config.members.len()), (NodeId(1), 1));
+        assert_eq!(config.round_trip, Duration::from_millis(80));
+        assert_eq!(config.metrics, None);
+    }
+
+    #[test]
+    fn every_mistake_shows_at_once_with_its_place() {
+        let text = GOOD
+            .replace("id = 1\nseal", "id = \"one\"\nseal")
+            .replace("listen = \"127.0.0.1:7001\"", "listne = \"127.0.0.1:7001\"")
+            .replace("round_trip_ms = 80", "round_trip_ms = 8000")
+            .replace("[admin]\nlisten = \"127.0.0.1:7101\"", "[admin]\nlisten = \"localhost\"")
+            + "[[members]]\nid = 1\nname = \"c2\"\nregion = \"eu\"\nmesh = \"127.0.0.1:7001\"\n";
+        let ConfigError(faults) = Config::parse("central.toml", &text).unwrap_err();
+        let got: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        for expected in [
+            "central.toml:3:6: id: must be a whole number",
+            "central.toml:6:1: mesh.listen: is required",
+            "central.toml:7:1: mesh.listne: no such field; did you mean \"listen\"?",
+            "central.toml:10:10: admin.listen: \"localhost\" is not an address and a port",
+            "central.toml:17:6: members[1].id: another member has it already",
+            "central.toml:20:8: members[1].mesh: another member has it already",
+            "members: a group of 2 bears no more failures",
+            "central.toml:5:17: round_trip_ms: must lie between 1 and 2000",
+        ] {
+            assert!(got.iter().any(|fault| fault.contains(expected)), "{expected}\n{got:#?}");
+        }
+        assert_eq!(got.len(), 8, "{got:#?}");
+    }
+}
