@@ -7,3 +7,4 @@ pub mod bound;
 pub mod limits;
 pub mod plan;
 pub mod retry;
+pub mod wallet;

@@ -1,0 +1,146 @@
+//! Counters of one (incarnation, budget, window), and how far the disk knows them.
+
+use base::{Amount, Mono};
+use wire::ledger::UsageRow;
+
+/// Counters of one (incarnation, budget, window).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Account {
+    granted: Amount,
+    /// Given back by decision; durable as far as `durable` says.
+    returned: Amount,
+    spent: Amount,
+    held: Amount,
+    durable: Level,
+    /// The record on its way to the disk. One at a time.
+    flying: Option<Level>,
+    /// Central asked to give back what exceeds this much unspent credit.
+    pub(super) keep: Option<Amount>,
+    /// Central knows that all of it is spent or returned. The counters stay: the window may open again.
+    pub(super) settled: bool,
+    /// The row last sent, and when.
+    pub(super) told: Option<(UsageRow, Mono)>,
+}
+
+/// What a journal record says of an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) granted: Amount,
+    pub(super) returned: Amount,
+    pub(super) ceiling: Amount,
+}
+
+impl Account {
+    /// An account as its last record proves it: everything below the ceiling counts as spent.
+    pub(super) const fn recovered(level: Level) -> Self {
+        Self {
+            granted: level.granted,
+            returned: level.returned,
+            spent: level.ceiling,
+            held: Amount::ZERO,
+            durable: level,
+            flying: None,
+            keep: None,
+            settled: false,
+            told: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn granted(&self) -> Amount {
+        self.granted
+    }
+
+    pub(super) const fn held(&self) -> Amount {
+        self.held
+    }
+
+    pub(super) const fn spent(&self) -> Amount {
+        self.spent
+    }
+
+    /// Given back by decision, durable or not.
+    #[cfg(test)]
+    pub(super) const fn returned(&self) -> Amount {
+        self.returned
+    }
+
+    /// Given back, durably.
+    pub(super) const fn returned_durably(&self) -> Amount {
+        self.durable.returned
+    }
+
+    pub(super) const fn used(&self) -> Amount {
+        self.spent.saturating_add(self.held)
+    }
+
+    /// Credit neither settled nor given back; holds included.
+    pub(super) const fn unspent(&self) -> Amount {
+        self.granted.saturating_sub(self.returned).saturating_sub(self.spent)
+    }
+
+    /// Credit that no call holds.
+    pub(super) const fn available(&self) -> Amount {
+        self.unspent().saturating_sub(self.held)
+    }
+
+    /// What may be spent or held whatever the disk keeps of the records on their way.
+    pub(super) fn ceiling(&self) -> Amount {
+        let flying = self.flying.map_or(self.durable.ceiling, |level| level.ceiling);
+        self.durable.ceiling.min(flying).min(self.granted.saturating_sub(self.returned))
+    }
+
+    /// What a new hold may take at once.
+    pub(super) fn usable(&self) -> Amount {
+        self.ceiling().saturating_sub(self.used())
+    }
+
+    pub(super) fn grant(&mut self, granted: Amount) {
+        self.granted = self.granted.max(granted);
+    }
+
+    /// Takes a hold that fits; the caller looked.
+    pub(super) fn take(&mut self, amount: Amount) {
+        self.held = self.held.saturating_add(amount);
+    }
+
+    pub(super) fn settle(&mut self, hold: Amount, charge: Amount) {
+        self.held = self.held.saturating_sub(hold);
+        self.spent = self.spent.saturating_add(charge);
+    }
+
+    /// Decides to give back up to `amount` of what no call holds. Whether that is anything.
+    pub(super) fn give_back(&mut self, amount: Amount) -> bool {
+        let amount = amount.min(self.available());
+        self.returned = self.returned.saturating_add(amount);
+        amount > Amount::ZERO
+    }
+
+    /// The next record to make durable, when one is due and none is on its way. `goal` is the ceiling wished for.
+    pub(super) fn next_level(&mut self, goal: Amount) -> Option<Level> {
+        if self.flying.is_some() {
+            return None;
+        }
+        let most = self.granted.saturating_sub(self.returned);
+        let ceiling = self.durable.ceiling.max(goal).min(most).max(self.used());
+        let next = Level { granted: self.granted, returned: self.returned, ceiling };
+        if next == self.durable {
+            return None;
+        }
+        self.flying = Some(next);
+        Some(next)
+    }
+
+    /// The record is durable.
+    pub(super) fn written(&mut self, level: Level) {
+        if self.flying == Some(level) {
+            self.flying = None;
+            self.durable = level;
+        }
+    }
+
+    /// The newest record, durable or on its way.
+    pub(super) fn newest_level(&self) -> Level {
+        self.flying.unwrap_or(self.durable)
+    }
+}

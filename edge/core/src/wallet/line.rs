@@ -1,0 +1,366 @@
+//! One budget at this edge: the open window's account, those that close, and what central last said of the budget.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::{Amount, BudgetId, Incarnation, Mono, WindowId};
+use wire::catalog::Budget;
+use wire::ledger::{GrantRow, UsageRow, WindowState};
+
+use super::account::Account;
+use super::demand::Demand;
+use super::journal::{Mark, Record};
+use super::waiting::Lacks;
+use super::{FRESH, IDLE, Part, TICK, Why};
+
+/// A closing window's row is repeated this often until central says that it is settled.
+const REPEAT: Duration = Duration::from_secs(1);
+
+/// One budget.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// As configured; `None` once removed.
+    terms: Option<Terms>,
+    open: Option<(WindowId, Account)>,
+    closing: BTreeMap<WindowId, Account>,
+    /// The newest window that central closed.
+    closed: Option<WindowId>,
+    pub(super) demand: Demand,
+    pub(super) waiting: Lacks,
+    facts: Option<Facts>,
+    target: Amount,
+    /// When a row without a window was last sent.
+    introduced: Option<Mono>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Terms {
+    limit: Amount,
+    horizon: Duration,
+}
+
+/// What central last said of the open window.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    limit: Amount,
+    spent: Amount,
+    left: Amount,
+    at: Mono,
+}
+
+impl Line {
+    pub(super) fn install(&mut self, budget: &Budget) {
+        let horizon = Duration::from_millis(u64::from(budget.horizon_ms));
+        let terms = Some(Terms { limit: budget.limit, horizon });
+        if self.terms != terms {
+            // What central said belongs to the old terms.
+            (self.terms, self.facts) = (terms, None);
+        }
+    }
+
+    pub(super) fn remove(&mut self) {
+        self.terms = None;
+        self.close_open();
+    }
+
+    pub(super) const fn is_configured(&self) -> bool {
+        self.terms.is_some()
+    }
+
+    pub(super) fn open(&self) -> Option<(WindowId, &Account)> {
+        self.open.as_ref().map(|(window, account)| (*window, account))
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.accounts().all(|(_window, account)| account.held() == Amount::ZERO)
+    }
+
+    pub(super) fn accounts(&self) -> impl Iterator<Item = (WindowId, &Account)> {
+        let open = self.open.iter().map(|(window, account)| (*window, account));
+        open.chain(self.closing.iter().map(|(window, account)| (*window, account)))
+    }
+
+    fn account(&mut self, window: WindowId) -> Option<&mut Account> {
+        match &mut self.open {
+            Some((open, account)) if *open == window => Some(account),
+            Some(_) | None => self.closing.get_mut(&window),
+        }
+    }
+
+    fn available(&self) -> Amount {
+        self.open().map_or(Amount::ZERO, |(_window, account)| account.available())
+    }
+
+    /// Whether nothing central could grant makes room for `amount`, as far as its last answer tells.
+    pub(super) fn is_hopeless(&self, amount: Amount, now: Mono) -> bool {
+        let unspent = self.open().map_or(Amount::ZERO, |(_window, account)| account.unspent());
+        match (&self.facts, &self.terms) {
+            (Some(facts), _) if now.since(facts.at) < FRESH => amount > unspent.saturating_add(facts.left),
+            (_, Some(terms)) => amount > terms.limit.max(unspent),
+            (_, None) => true,
+        }
+    }
+
+    /// Whether central may be able to give what a call of `amount` lacks.
+    fn can_hope_for(&self, amount: Amount) -> bool {
+        self.facts.is_none_or(|facts| amount.saturating_sub(self.available()) <= facts.left)
+    }
+
+    /// Whether a call that waits lacks credit here, and central may be able to give it.
+    pub(super) fn bars(&self, amount: Amount) -> bool {
+        amount > self.available() && self.can_hope_for(amount)
+    }
+
+    pub(super) fn lacks_only_ceiling(&self, amount: Amount) -> bool {
+        self.available() >= amount
+    }
+
+    pub(super) const fn was_answered(&self) -> bool {
+        self.facts.is_some()
+    }
+
+    /// Whether credit is there for the smallest of the calls that wait.
+    pub(super) fn may_serve(&self) -> bool {
+        let usable = self.open().map_or(Amount::ZERO, |(_window, account)| account.usable());
+        self.waiting.least().is_some_and(|least| least <= usable)
+    }
+
+    pub(super) fn exceeded(&self, waited: bool) -> Why {
+        let (limit, spent) = match (&self.facts, &self.terms) {
+            (Some(facts), _) => (facts.limit, facts.spent),
+            (None, Some(terms)) => (terms.limit, Amount::ZERO),
+            (None, None) => (Amount::ZERO, Amount::ZERO),
+        };
+        Why::Exceeded { limit, spent, waited }
+    }
+
+    pub(super) fn take(&mut self, amount: Amount) {
+        if let Some((_window, account)) = &mut self.open {
+            account.take(amount);
+        }
+    }
+
+    pub(super) fn settle(&mut self, part: &Part, charge: Amount) {
+        self.demand.charged(charge);
+        let recalled = match self.account(part.window) {
+            Some(account) => {
+                account.settle(part.amount, charge);
+                account.keep.is_some()
+            }
+            None => false,
+        };
+        let closing = self.closing.contains_key(&part.window);
+        if closing || (recalled && self.waiting.least().is_none()) {
+            self.give_back_recalled();
+        }
+    }
+
+    /// Measures demand and sets the target.
+    pub(super) fn tick(&mut self, now: Mono, latency: Duration) {
+        self.demand.tick(now);
+        let Some(terms) = &self.terms else { return };
+        let (limit, left) = self.facts.map_or((terms.limit, terms.limit), |facts| (facts.limit, facts.left));
+        self.target = if self.demand.is_idle(now, IDLE) {
+            Amount::ZERO
+        } else {
+            self.demand.target(latency, limit, left, terms.horizon)
+        };
+    }
+
+    /// Gives back what nobody needs. While central is away nothing: what is held back then may not come again.
+    pub(super) fn give_back_surplus(&mut self, now: Mono) {
+        let idle = self.demand.is_idle(now, IDLE);
+        let target = self.target;
+        let waits = self.waiting.least().is_some();
+        let Some((_window, account)) = &mut self.open else { return };
+        let available = account.available();
+        if idle {
+            account.give_back(available);
+        } else if !waits && available.0 > scaled(target, 16) {
+            account.give_back(Amount(available.0 - scaled(target, 12)));
+        }
+    }
+
+    /// Gives back what central asked for, and all that no call holds of windows that closed.
+    pub(super) fn give_back_recalled(&mut self) {
+        for account in self.closing.values_mut() {
+            account.give_back(account.available());
+        }
+        if let Some((_window, account)) = &mut self.open
+            && let Some(keep) = account.keep
+        {
+            account.give_back(account.unspent().saturating_sub(keep));
+        }
+    }
+
+    /// Makes the records that are due: ceilings ahead of use, returns, grants.
+    pub(super) fn plan(&mut self, budget: BudgetId, current: Option<Incarnation>, outbox: &mut Vec<Record>) {
+        let Some(incarnation) = current else { return };
+        let goal = self.goal();
+        let open = self.open.iter_mut().map(|(window, account)| (*window, account, goal));
+        let closing = self.closing.iter_mut().map(|(window, account)| (*window, account, Amount::ZERO));
+        for (window, account, goal) in open.chain(closing) {
+            if let Some(level) = account.next_level(goal) {
+                outbox.push(Record::Mark(Mark::new(incarnation, (budget, window), level)));
+            }
+        }
+    }
+
+    fn goal(&self) -> Amount {
+        let Some((_window, account)) = self.open() else { return Amount::ZERO };
+        let block = self.demand.block();
+        let waits = self.waiting.least().is_some();
+        if !waits && account.usable().0 >= block.0 / 2 {
+            return Amount::ZERO;
+        }
+        account.used().saturating_add(block).saturating_add(self.waiting.sum())
+    }
+
+    /// Takes central's word. Whether the row concerned anything this edge has or wants.
+    pub(super) fn granted(&mut self, row: &GrantRow, now: Mono) {
+        let open = row.state == WindowState::Open;
+        if self.account(row.window).is_none() {
+            self.open_or_keep(row, open);
+        } else if open && self.open.is_none() && self.terms.is_some() {
+            // A budget that was removed and came back.
+            self.open = self.closing.remove(&row.window).map(|account| (row.window, account));
+        }
+        if let Some(account) = self.account(row.window) {
+            account.grant(row.granted);
+            account.keep = row.keep;
+        }
+        let is_open = self.open.as_ref().is_some_and(|(window, _account)| *window == row.window);
+        if is_open && open {
+            self.facts = Some(Facts { limit: row.limit, spent: row.spent, left: row.left, at: now });
+        } else if is_open {
+            self.close_open();
+        }
+        if let Some(account) = self.account(row.window) {
+            account.settled = row.state == WindowState::Settled && account.unspent() == Amount::ZERO;
+        }
+        self.forget_settled();
+    }
+
+    /// A window this edge did not know: the open one, or one whose credit must go back.
+    fn open_or_keep(&mut self, row: &GrantRow, open: bool) {
+        let newer = self.open.as_ref().is_none_or(|(window, _account)| row.window > *window)
+            && self.closed.is_none_or(|window| row.window > window || row.window == WindowId(0));
+        if open && newer && self.terms.is_some() {
+            self.close_open();
+            self.open = Some((row.window, Account::default()));
+        } else if row.granted > Amount::ZERO && row.state != WindowState::Settled {
+            self.closing.insert(row.window, Account::default());
+        }
+    }
+
+    fn close_open(&mut self) {
+        if let Some((window, account)) = self.open.take() {
+            self.closing.insert(window, account);
+            self.closed = self.closed.max(Some(window));
+            self.facts = None;
+        }
+    }
+
+    /// Forgets settled windows before the open one, which can never open again.
+    fn forget_settled(&mut self) {
+        if let Some((open, _account)) = &self.open {
+            let open = *open;
+            self.closing.retain(|window, account| !account.settled || *window > open);
+        }
+    }
+
+    /// Rows that changed, ask for something, or are due again.
+    pub(super) fn rows(&mut self, budget: BudgetId, now: Mono, rows: &mut Vec<UsageRow>) {
+        let want = self.want();
+        let waiting = self.lack();
+        let busy = !self.demand.is_idle(now, IDLE);
+        if let Some((window, account)) = &mut self.open {
+            let asks = want > account.unspent() || waiting > Amount::ZERO;
+            let row = row(budget, *window, account, want, waiting);
+            rows.extend(due(account, row, now, (asks || busy).then_some(TICK)));
+        } else if self.terms.is_some() && busy && self.introduced.is_none_or(|at| now.since(at) >= TICK) {
+            self.introduced = Some(now);
+            rows.push(row(budget, WindowId(0), &Account::default(), want, waiting));
+        }
+        for (window, account) in self.closing.iter_mut().filter(|(_window, account)| !account.settled) {
+            let row = row(budget, *window, account, Amount::ZERO, Amount::ZERO);
+            rows.extend(due(account, row, now, Some(REPEAT)));
+        }
+    }
+
+    /// Credit to have unspent, holds included.
+    fn want(&self) -> Amount {
+        let (held, available) = self
+            .open()
+            .map_or((Amount::ZERO, Amount::ZERO), |(_window, account)| (account.held(), account.available()));
+        let recalled = self.open().is_some_and(|(_window, account)| account.keep.is_some());
+        if self.waiting.least().is_some() {
+            let target = if recalled { Amount::ZERO } else { self.target };
+            return held.saturating_add(self.waiting.sum()).saturating_add(target);
+        }
+        let enough = recalled || available.0 >= scaled(self.target, 6);
+        held.saturating_add(if enough { available } else { self.target })
+    }
+
+    /// What the waiting call that lacks least lacks.
+    fn lack(&self) -> Amount {
+        self.waiting.least().map_or(Amount::ZERO, |least| least.saturating_sub(self.available()))
+    }
+
+    /// The session ended: everything is to be told again.
+    pub(super) fn detached(&mut self) {
+        self.introduced = None;
+        let open = self.open.iter_mut().map(|(_window, account)| account);
+        for account in open.chain(self.closing.values_mut()) {
+            account.told = None;
+        }
+    }
+
+    pub(super) fn written(&mut self, window: WindowId, level: super::account::Level) -> bool {
+        let Some(account) = self.account(window) else { return false };
+        let before = account.returned_durably();
+        account.written(level);
+        account.returned_durably() > before
+    }
+
+    /// The accounts, for an incarnation that becomes a former one.
+    pub(super) fn take_accounts(&mut self) -> BTreeMap<WindowId, Account> {
+        let mut accounts = std::mem::take(&mut self.closing);
+        accounts.extend(self.open.take());
+        (self.closed, self.facts, self.introduced) = (None, None, None);
+        accounts
+    }
+
+    /// Takes up an account of an incarnation that becomes the current one. The newest window is the open one.
+    pub(super) fn adopt(&mut self, window: WindowId, account: Account) {
+        if self.terms.is_some() && self.open.as_ref().is_none_or(|(open, _account)| window > *open) {
+            self.close_open();
+            self.open = Some((window, account));
+        } else {
+            self.closing.insert(window, account);
+        }
+    }
+}
+
+fn row(budget: BudgetId, window: WindowId, account: &Account, want: Amount, waiting: Amount) -> UsageRow {
+    let (spent, returned) = (account.spent(), account.returned_durably());
+    UsageRow { budget, window, spent, returned, want, waiting }
+}
+
+/// The row, when it differs from what was told or is to be repeated.
+fn due(account: &mut Account, row: UsageRow, now: Mono, repeat: Option<Duration>) -> Option<UsageRow> {
+    let due = match (account.told, repeat) {
+        (Some((told, _at)), None) => told != row,
+        (Some((told, at)), Some(after)) => told != row || now.since(at) >= after,
+        (None, _) => true,
+    };
+    due.then(|| {
+        account.told = Some((row, now));
+        row
+    })
+}
+
+/// `amount` times `tenths` / 10.
+const fn scaled(amount: Amount, tenths: u64) -> u64 {
+    (amount.0 / 10).saturating_mul(tenths).saturating_add(amount.0 % 10 * tenths / 10)
+}

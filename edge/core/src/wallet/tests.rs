@@ -1,0 +1,213 @@
+use std::time::Duration;
+
+use base::{Amount, BudgetId, Era, Incarnation, Mono, Unit, WindowId};
+use wire::catalog::{Budget, Scope, Window};
+use wire::control::Welcome;
+use wire::ledger::{GrantRow, Grants, WindowState};
+
+use super::{Decision, Held, Record, Recovered, Wallet, Why};
+
+const ONE: BudgetId = BudgetId(1);
+const TWO: BudgetId = BudgetId(2);
+const FIRST: Incarnation = Incarnation(1);
+const START: Mono = Mono::from_nanos(1_000);
+
+#[test]
+fn a_call_takes_from_all_its_budgets_or_from_none() {
+    let mut wallet = wallet();
+    grant(&mut wallet, ONE, 100);
+    grant(&mut wallet, TWO, 10);
+    let asks = [(ONE, Amount(20)), (TWO, Amount(20))];
+    assert!(matches!(wallet.ask(&asks, START), Decision::Wait { .. }));
+    let held = held(&mut wallet, &[(ONE, Amount(100))]);
+    drop(wallet.settle(held, &[]));
+    wallet.granted(&grants(row(TWO, 20)), START);
+    flush(&mut wallet);
+    assert!(wallet.decided()[0].1.is_ok());
+}
+
+#[test]
+fn a_hold_settles_at_its_cost_and_the_rest_is_available_again() {
+    let mut wallet = wallet();
+    grant(&mut wallet, ONE, 100);
+    let first = held(&mut wallet, &[(ONE, Amount(100))]);
+    let settled = wallet.settle(first, &[(ONE, Amount(30))]);
+    assert_eq!(settled.charges[0].amount, Amount(30));
+    let second = held(&mut wallet, &[(ONE, Amount(70))]);
+    let beyond = wallet.settle(second, &[(ONE, Amount(75))]);
+    assert_eq!((beyond.charges[0].amount, beyond.charges[0].overrun), (Amount(70), Amount(5)));
+}
+
+#[test]
+fn a_budget_named_twice_is_held_for_the_sum_and_nothing_needs_no_hold() {
+    let mut wallet = wallet();
+    grant(&mut wallet, ONE, 100);
+    let twice = wallet.ask(&[(ONE, Amount(60)), (ONE, Amount(60))], START);
+    assert!(matches!(twice, Decision::Wait { .. }));
+    let free = held(&mut wallet, &[(TWO, Amount::ZERO)]);
+    assert!(Wallet::parts(&free).is_empty());
+}
+
+#[test]
+fn a_call_waits_for_credit_and_is_refused_at_once_when_none_can_come() {
+    let mut wallet = wallet();
+    let Decision::Wait { id, until } = wallet.ask(&[(ONE, Amount(5))], START) else { panic!("it waits") };
+    assert_eq!(until.since(START), Duration::from_millis(300));
+    let report = wallet.report(START).unwrap();
+    assert_eq!((report.rows[0].window, report.rows[0].waiting), (WindowId(0), Amount(5)));
+
+    let nothing = GrantRow { spent: Amount(1_000), left: Amount::ZERO, exhausted: true, ..row(ONE, 0) };
+    wallet.granted(&grants(nothing), START);
+    let refused = wallet.give_up(id).unwrap();
+    assert_eq!(refused.why, Why::Exceeded { limit: Amount(1_000), spent: Amount(1_000), waited: true });
+    let Decision::Refused(at_once) = wallet.ask(&[(ONE, Amount(5))], START) else { panic!("it is refused") };
+    assert_eq!(at_once.why, Why::Exceeded { limit: Amount(1_000), spent: Amount(1_000), waited: false });
+    // The verdict does not outlive its freshness: the window may have rolled.
+    let later = START + Duration::from_secs(2);
+    assert!(matches!(wallet.ask(&[(ONE, Amount(5))], later), Decision::Wait { .. }));
+}
+
+#[test]
+fn without_an_answer_from_central_a_budget_is_unavailable_not_exceeded() {
+    let mut wallet = wallet();
+    let Decision::Wait { id, .. } = wallet.ask(&[(ONE, Amount(5))], START) else { panic!("it waits") };
+    assert_eq!(wallet.give_up(id).unwrap().why, Why::Unavailable);
+}
+
+#[test]
+fn a_ceiling_counts_only_once_it_is_durable() {
+    let mut wallet = wallet();
+    assert!(matches!(wallet.ask(&[(ONE, Amount(5))], START), Decision::Wait { .. }));
+    wallet.granted(&grants(row(ONE, 100)), START);
+    assert!(wallet.decided().is_empty());
+    flush(&mut wallet);
+    assert!(wallet.decided()[0].1.is_ok());
+}
+
+#[test]
+fn idle_credit_goes_back_but_is_told_only_once_durable() {
+    let mut wallet = wallet();
+    grant(&mut wallet, ONE, 100);
+    drop(wallet.report(START));
+    let idle = START + Duration::from_secs(3);
+    wallet.tick(idle);
+    assert_eq!(wallet.report(idle).map_or(Amount::ZERO, |report| report.rows[0].returned), Amount::ZERO);
+    flush(&mut wallet);
+    assert!(wallet.is_urgent());
+    assert_eq!(wallet.report(idle).unwrap().rows[0].returned, Amount(100));
+}
+
+#[test]
+fn a_window_that_closed_settles_and_gives_back_while_the_next_one_pays() {
+    let mut wallet = wallet();
+    grant(&mut wallet, ONE, 100);
+    let old = held(&mut wallet, &[(ONE, Amount(40))]);
+    wallet.granted(&grants(GrantRow { state: WindowState::Closed, ..row(ONE, 100) }), START);
+    wallet.granted(&grants(GrantRow { window: WindowId(7), ..row(ONE, 50) }), START);
+    flush(&mut wallet);
+    assert_eq!(wallet.report(START).unwrap().rows[1].returned, Amount(60));
+    let new = held(&mut wallet, &[(ONE, Amount(50))]);
+    assert_eq!(wallet.settle(old, &[(ONE, Amount(40))]).charges[0].window, WindowId(0));
+    assert_eq!(wallet.settle(new, &[(ONE, Amount(50))]).charges[0].window, WindowId(7));
+}
+
+#[test]
+fn after_a_crash_everything_below_the_ceiling_counts_as_spent() {
+    let mut wallet = wallet();
+    let mut journal = vec![Record::Began(FIRST)];
+    drop(wallet.ask(&[(ONE, Amount(1))], START));
+    wallet.granted(&grants(row(ONE, 100)), START);
+    journal.extend(flush(&mut wallet));
+    let ceiling = journal.iter().rev().find_map(|record| match record {
+        Record::Mark(mark) => Some(mark.ceiling),
+        Record::Began(_) | Record::Over(_) | Record::Closed(_) => None,
+    });
+
+    let mut again = Wallet::new(Recovered::read(journal.iter().copied()));
+    again.install(&budgets());
+    assert!(again.adopt());
+    flush(&mut again);
+    let rest = Amount(100 - ceiling.unwrap().0);
+    assert!(matches!(again.ask(&[(ONE, rest)], START), Decision::Wait { .. }), "for its ceiling only");
+    flush(&mut again);
+    assert!(again.decided()[0].1.is_ok());
+    assert!(!matches!(again.ask(&[(ONE, Amount(1))], START), Decision::Held(_)));
+
+    // Had central given it a new incarnation, the old one's last word would be its ceiling.
+    let mut registered = Wallet::new(Recovered::read(journal));
+    registered.welcome(&Welcome { level: 1, era: Era(0), incarnation: Incarnation(2) });
+    assert!(registered.finals().is_empty(), "the new incarnation is not durable yet");
+    flush(&mut registered);
+    assert_eq!(registered.finals()[0].rows, [(ONE, WindowId(0), ceiling.unwrap())]);
+}
+
+fn wallet() -> Wallet {
+    let mut wallet = Wallet::new(Recovered::default());
+    wallet.install(&budgets());
+    wallet.welcome(&Welcome { level: 1, era: Era(0), incarnation: FIRST });
+    flush(&mut wallet);
+    wallet
+}
+
+fn budgets() -> std::collections::BTreeMap<base::Name, Budget> {
+    let budget = |id: BudgetId| Budget {
+        id,
+        name: format!("budget-{id}").parse().unwrap(),
+        scope: Scope::Key("key".parse().unwrap()),
+        unit: Unit::Requests,
+        window: Window::Total,
+        limit: Amount(1_000),
+        horizon_ms: 60_000,
+    };
+    [ONE, TWO].map(|id| (budget(id).name, budget(id))).into()
+}
+
+fn row(budget: BudgetId, granted: u64) -> GrantRow {
+    GrantRow {
+        budget,
+        window: WindowId(0),
+        granted: Amount(granted),
+        state: WindowState::Open,
+        keep: None,
+        limit: Amount(1_000),
+        spent: Amount::ZERO,
+        left: Amount(1_000 - granted),
+        exhausted: false,
+    }
+}
+
+fn grants(row: GrantRow) -> Grants {
+    Grants { era: Era(0), incarnation: FIRST, rows: vec![row] }
+}
+
+/// Credit that a call asked for and did not use.
+fn grant(wallet: &mut Wallet, budget: BudgetId, granted: u64) {
+    drop(wallet.ask(&[(budget, Amount(granted))], START));
+    wallet.granted(&grants(row(budget, granted)), START);
+    flush(wallet);
+    for (_id, answer) in wallet.decided() {
+        drop(answer.map(|held| wallet.settle(held, &[])));
+    }
+    flush(wallet);
+}
+
+fn flush(wallet: &mut Wallet) -> Vec<Record> {
+    let mut written = Vec::new();
+    loop {
+        let records = wallet.records();
+        if records.is_empty() {
+            return written;
+        }
+        for record in &records {
+            wallet.written(record);
+        }
+        written.extend(records);
+    }
+}
+
+fn held(wallet: &mut Wallet, asks: &[(BudgetId, Amount)]) -> Held {
+    match wallet.ask(asks, START) {
+        Decision::Held(held) => held,
+        other => panic!("{other:?}"),
+    }
+}
