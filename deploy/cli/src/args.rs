@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use base::{Name, RegionName, Role};
+use base::{ModelName, Name, RegionName, Role};
 use clap::{Args, Parser, Subcommand};
 
 /// A multi-region AI gateway.
@@ -25,8 +25,211 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Pki,
     },
+    /// Run an edge: a region's data plane
+    Edge(Node),
+    /// Run a central node: configuration, budgets, provider credentials
+    Central(Node),
+    /// Run a whole mesh on this machine, to try it
+    Up(Up),
     /// Run a demo model server that speaks OpenAI
     Demo(Demo),
+    /// Show nodes, links, leader, epochs, models and budgets
+    Status(Report),
+    /// Show what files would change, and why they cannot be applied
+    Plan {
+        #[command(flatten)]
+        files: Files,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Make the configuration say what files say, all or nothing, as a new epoch
+    Apply {
+        #[command(flatten)]
+        files: Files,
+        /// Why; kept with the epoch
+        #[arg(long, default_value = "")]
+        note: String,
+        /// The epoch you planned on; at another one nothing is changed
+        #[arg(long)]
+        base: Option<u64>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Write the configuration in force, in the form that `apply` reads
+    Get {
+        /// One kind, such as models or budgets
+        kind: Option<String>,
+        /// One object's name
+        #[arg(requires = "kind")]
+        name: Option<String>,
+        #[command(flatten)]
+        report: Report,
+    },
+    /// List epochs, newest first
+    Epochs(Report),
+    /// Put an earlier epoch's content in force again, as a new epoch
+    Rollback {
+        /// The earlier epoch
+        epoch: u64,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// API keys of callers
+    Keys {
+        #[command(subcommand)]
+        command: Keys,
+    },
+    /// The ledger of budgets
+    Ledger {
+        #[command(subcommand)]
+        command: Ledger,
+    },
+    /// Central's members
+    Members {
+        #[command(subcommand)]
+        command: Members,
+    },
+    /// Nodes' configuration files
+    Config {
+        #[command(subcommand)]
+        command: Config,
+    },
+}
+
+/// How to reach the admin API.
+#[derive(Debug, Args)]
+pub(crate) struct Reach {
+    /// A mesh of `portolan up`: its directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["admin", "credentials"])]
+    pub(crate) mesh: Option<PathBuf>,
+    /// Admin addresses of central nodes, HOST:PORT, tried in order
+    #[arg(long, value_delimiter = ',', requires = "credentials")]
+    pub(crate) admin: Vec<String>,
+    /// Directory of the operator's node.pem, node.key and ca.pem
+    #[arg(long, value_name = "DIR", requires = "admin")]
+    pub(crate) credentials: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// For programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Files {
+    /// A YAML file, or - for standard input; repeat for more
+    #[arg(short = 'f', long = "file", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Remove what no file mentions
+    #[arg(long)]
+    pub(crate) prune: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Stop a key for good, at every edge, within a second
+    Revoke {
+        /// The key's name
+        name: Name,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ledger {
+    /// Check that every budget's grants, returns and receipts balance
+    Check(Report),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Members {
+    /// List the members
+    List(Report),
+    /// Add a node: it learns first and votes once it has caught up
+    Add {
+        /// A number that no member ever had
+        #[arg(long)]
+        id: u64,
+        /// The name in its certificate
+        #[arg(long)]
+        name: Name,
+        /// The region in its certificate
+        #[arg(long)]
+        region: RegionName,
+        /// Where its mesh endpoint listens
+        #[arg(long)]
+        mesh_address: SocketAddr,
+        /// A member that leaves in the same step
+        #[arg(long)]
+        replaces: Option<u64>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Remove a node for good
+    Remove {
+        /// Its number
+        id: u64,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Let another voter lead
+    Transfer {
+        /// Its number
+        to: u64,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Read a node's configuration file and tell every mistake
+    Check {
+        /// Whose: edge or central
+        role: Role,
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Node {
+    /// Its configuration file
+    #[arg(long)]
+    pub(crate) config: PathBuf,
+    /// Which logs, such as info,mesh=debug
+    #[arg(long, default_value = "info")]
+    pub(crate) log: String,
+    /// Logs as JSON, one object a line
+    #[arg(long)]
+    pub(crate) log_json: bool,
+    /// Stop when standard input ends: whoever started it is gone
+    #[arg(long, hide = true)]
+    pub(crate) until_eof: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Ports are counted from here; 0 takes free ones
+    #[arg(long, default_value_t = 7400)]
+    pub(crate) port: u16,
+    /// Keep the mesh in this directory and find it there again; without, it is forgotten at the end
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// A real server that speaks OpenAI, to be called through central
+    #[arg(long, value_name = "URL")]
+    pub(crate) upstream: Option<String>,
+    /// A file with the key that the server demands
+    #[arg(long, value_name = "FILE", requires = "upstream")]
+    pub(crate) upstream_key_file: Option<PathBuf>,
+    /// A model of the server; repeat for more. Without, the server is asked
+    #[arg(long = "upstream-model", value_name = "NAME", requires = "upstream")]
+    pub(crate) upstream_models: Vec<ModelName>,
 }
 
 #[derive(Debug, Subcommand)]

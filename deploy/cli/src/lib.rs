@@ -3,19 +3,22 @@
 //! Exit codes: 0 done; 1 something failed on this machine; 2 wrong usage; 3 files or configuration are invalid, nothing
 //! was changed; 4 no central node could be reached; 5 the mesh refused; 6 a check found something wrong.
 
+mod admin;
 mod args;
 pub mod demo;
 mod failure;
 mod files;
 mod node;
+mod operator;
 mod out;
 mod pki;
+mod up;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::{Arguments, Command};
+use args::{Arguments, Command, Config};
 use failure::Outcome;
 
 /// Runs the executable with this process's arguments.
@@ -33,6 +36,19 @@ pub fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Outcome {
     match arguments.command {
         Command::Pki { command } => pki::run(command),
-        Command::Demo(demo) => node::demo(demo),
+        Command::Edge(arguments) => node::edge(&arguments),
+        Command::Central(arguments) => node::central(&arguments),
+        Command::Up(arguments) => up::run(&arguments),
+        Command::Demo(arguments) => node::demo(arguments),
+        Command::Status(report) => operator::status(&report),
+        Command::Plan { files, reach } => operator::plan(&files, &reach),
+        Command::Apply { files, note, base, reach } => operator::apply(&files, &note, base, &reach),
+        Command::Get { kind, name, report } => operator::get(kind.as_deref(), name.as_deref(), &report),
+        Command::Epochs(report) => operator::epochs(&report),
+        Command::Rollback { epoch, reach } => operator::rollback(epoch, &reach),
+        Command::Keys { command } => operator::keys(&command),
+        Command::Ledger { command } => operator::ledger(&command),
+        Command::Members { command } => operator::members(command),
+        Command::Config { command: Config::Check { role, file } } => node::check(role, &file),
     }
 }

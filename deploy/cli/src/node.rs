@@ -2,15 +2,18 @@
 
 use std::future::Future;
 use std::io::{self, Read as _};
+use std::path::Path;
 use std::time::Duration;
 
+use base::Role;
 use seam::{Host, Stop, Stopper};
+use telemetry::logs::Format;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::Demo;
+use crate::args::{Demo, Node};
 use crate::demo::{self, Options};
-use crate::failure::{Failure, Outcome};
-use crate::out;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::{files, out};
 
 /// Runs `work` on this process's runtime. Reads of standard input that still wait are left behind.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -21,6 +24,51 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     let result = runtime.block_on(work);
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
+}
+
+/// Runs an edge until it is told to stop.
+pub(crate) fn edge(arguments: &Node) -> Outcome {
+    logs(arguments)?;
+    let _config = edge_config(&arguments.config)?;
+    Err(Failure::failed("edges cannot run yet"))
+}
+
+/// Runs a central node until it is told to stop.
+pub(crate) fn central(arguments: &Node) -> Outcome {
+    logs(arguments)?;
+    let _config = central_config(&arguments.config)?;
+    Err(Failure::failed("central nodes cannot run yet"))
+}
+
+/// Reads a node's configuration file and tells every mistake.
+pub(crate) fn check(role: Role, file: &Path) -> Outcome {
+    match role {
+        Role::Edge => edge_config(file).map(drop)?,
+        Role::Central => central_config(file).map(drop)?,
+        Role::Operator => {
+            return Err(Failure::new(
+                Exit::Invalid,
+                "operators have no configuration file; use edge or central",
+            ));
+        }
+    }
+    out::line(format_args!("{} can be used", file.display()));
+    Ok(())
+}
+
+fn edge_config(file: &Path) -> Result<edge::config::Config, Failure> {
+    edge::config::Config::parse(&file.display().to_string(), &files::read(file)?)
+        .map_err(|error| Failure::new(Exit::Invalid, error))
+}
+
+fn central_config(file: &Path) -> Result<central::config::Config, Failure> {
+    central::config::Config::parse(&file.display().to_string(), &files::read(file)?)
+        .map_err(|error| Failure::new(Exit::Invalid, error))
+}
+
+fn logs(arguments: &Node) -> Outcome {
+    let format = if arguments.log_json { Format::Json } else { Format::Text };
+    telemetry::logs::init(format, &arguments.log).map_err(Failure::failed)
 }
 
 /// Runs a demo model server until it is told to stop.

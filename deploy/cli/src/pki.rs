@@ -21,8 +21,8 @@ use crate::{node, out};
 const CA_KEY: &str = "ca.key";
 const LISTENERS_CA: &str = "listeners-ca.pem";
 const LISTENERS_CA_KEY: &str = "listeners-ca.key";
-const LISTENER: &str = "listener.pem";
-const LISTENER_KEY: &str = "listener.key";
+pub(crate) const LISTENER: &str = "listener.pem";
+pub(crate) const LISTENER_KEY: &str = "listener.key";
 
 pub(crate) fn run(command: Pki) -> Outcome {
     node::block_on(async { perform(&Host::real(), command) })
@@ -44,9 +44,14 @@ fn perform(host: &Host, command: Pki) -> Outcome {
     }
 }
 
+/// Whether `dir` holds an authority.
+pub(crate) fn exists(dir: &Path) -> bool {
+    dir.join(CA_KEY).exists()
+}
+
 /// Makes the authorities of a mesh in `dir`.
 pub(crate) fn init(host: &Host, dir: &Path, mesh: &Name, validity: Duration) -> Outcome {
-    if dir.join(CA_KEY).exists() {
+    if exists(dir) {
         let mend = "choose another --dir, or renew this one with `portolan pki rotate --authority`";
         return Err(Failure::failed(format!("{} already holds an authority", dir.display())).mend(mend));
     }
