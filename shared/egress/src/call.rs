@@ -97,7 +97,9 @@ impl Trial {
 }
 
 impl Miss {
+    /// Nothing was handed on yet: what broke off may be had elsewhere.
     fn fault(fault: Fault) -> Self {
+        let fault = if fault == Fault::Cut { Fault::Closed } else { fault };
         Self { verdict: of_fault(fault), message: words(fault).into(), status: None, body: None, wait: None }
     }
 }

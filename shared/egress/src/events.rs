@@ -118,6 +118,7 @@ impl Events {
             Ok(None) => self.close(true),
             // What breaks after the answer is whole breaks nothing.
             Err(_late) if self.meter.complete() => self.close(false),
+            Err(Fault::Cut) if !self.meter.started() => self.fail(of_fault(Fault::Closed)),
             Err(fault) => self.fail(of_fault(fault)),
         }
         Poll::Ready(())

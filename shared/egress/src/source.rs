@@ -136,7 +136,7 @@ impl Source {
                         return Poll::Ready(Ok(Some(data)));
                     }
                 }
-                Poll::Ready(Some(Err(_broken))) => return Poll::Ready(Err(self.broken())),
+                Poll::Ready(Some(Err(_broken))) => return Poll::Ready(Err(Fault::Cut)),
                 Poll::Ready(None) => return Poll::Ready(Ok(None)),
                 Poll::Pending => break,
             }
@@ -152,10 +152,6 @@ impl Source {
     /// From now on the end is awaited this long only.
     pub(crate) const fn hurry(&mut self, within: Duration) {
         self.limits.idle = within;
-    }
-
-    const fn broken(&self) -> Fault {
-        if self.last.is_some() { Fault::Cut } else { Fault::Closed }
     }
 
     /// Keeps the connection of an answer that was read to its end, and gives the place back.

@@ -1,0 +1,63 @@
+//! A caller that leaves takes its call with it, whatever phase that is in.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use super::*;
+
+/// Case B106, before the answer's head.
+#[tokio::test(start_paused = true)]
+async fn leaving_before_the_answer_closes_the_connection() {
+    let net = network::Memory::new();
+    let fake = Fake::start(&net, |_request| vec![Step::Hang]).await;
+    let egress = egress(&net.host(), &[&fake]);
+    let begun = net.host().now();
+    let late = net.host().timeout(Duration::from_millis(50), ask(&egress, false)).await;
+    assert!(late.is_err());
+    fake.left().await;
+    assert!(net.host().now().since(begun) < Duration::from_millis(60));
+    assert_eq!((egress.instances()[0].outstanding, fake.requests().len()), (0, 1));
+    assert!(egress.instances()[0].serving);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_while_connecting_leaves_nothing_behind() {
+    let net = network::Memory::new();
+    let fake = Fake::start(&net, |_request| vec![ok(ANSWER)]).await;
+    let egress = Egress::new(&net.host(), options());
+    let origin = format!("http://x:{}", network::BLACK_HOLE).parse().unwrap();
+    egress.install(vec![Upstream { origin, ..upstream("a", &fake) }]);
+    {
+        let mut asking = pin!(ask(&egress, false));
+        let polled = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_ready())).await;
+        assert!(!polled);
+        assert_eq!(egress.instances()[0].outstanding, 1);
+    }
+    assert_eq!(egress.instances()[0].outstanding, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_mid_stream_closes_the_connection() {
+    let net = network::Memory::new();
+    let fake = Fake::start(&net, |_request| vec![sent(STREAM), chunk(TEXT), Step::Hang]).await;
+    let egress = egress(&net.host(), &[&fake]);
+    let mut reply = ask(&egress, true).await.unwrap();
+    assert_eq!(reply.body.next().await.unwrap(), TEXT);
+    let tail = reply.body.tail();
+    assert_eq!((tail.outcome, tail.code), (Outcome::CallerGone, Some(Code::CallerGone)));
+    drop(reply);
+    fake.left().await;
+    assert_eq!((egress.instances()[0].outstanding, egress.instances()[0].serving), (0, true));
+}
+
+/// Case B109.
+#[tokio::test(start_paused = true)]
+async fn leaving_after_the_finish_is_no_failure() {
+    let net = network::Memory::new();
+    let fake = Fake::start(&net, |_request| vec![sent(STREAM), chunk(FINISH), Step::Hang]).await;
+    let egress = egress(&net.host(), &[&fake]);
+    let mut reply = ask(&egress, true).await.unwrap();
+    reply.body.next().await.unwrap();
+    assert_eq!(reply.body.tail().outcome, Outcome::Complete);
+}

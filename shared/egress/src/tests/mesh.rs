@@ -1,0 +1,116 @@
+//! Calls between two nodes, over real sockets.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use ::mesh::{Connection, Credentials, Endpoint, Expect, Identity, Purpose, pki};
+use wire::control::Opening;
+
+use super::*;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn endpoint(host: &Host, authority: &pki::Issued, node: &str) -> Endpoint {
+    let identity: Identity = format!("portolan://test/{node}").parse().unwrap();
+    let issued = pki::issue(host, authority, &identity, DAY).unwrap();
+    let credentials =
+        Credentials::from_pem(host, &issued.certificate, &issued.key, &authority.certificate).unwrap();
+    let at: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    Endpoint::bind(host, at, credentials).unwrap()
+}
+
+/// A connection to a node that serves model `m` from `fake`.
+async fn connected(host: &Host, fake: &Fake) -> (Connection, Egress) {
+    let authority = pki::create_authority(host, &node("test"), DAY).unwrap();
+    let near = endpoint(host, &authority, "edge/eu/e1");
+    let far = endpoint(host, &authority, "edge/us/e2");
+    let serving = egress(host, &[fake]);
+    let at = far.local_addr().unwrap();
+    let (answering, spawner) = (serving.clone(), host.clone());
+    drop(host.spawn("serving", async move {
+        let connection = far.accept().await.unwrap();
+        while let Ok((Opening::Call, sender, receiver)) = connection.accept_stream().await {
+            let egress = answering.clone();
+            drop(spawner.spawn("call", async move { crate::answer(&egress, sender, receiver).await }));
+        }
+    }));
+    let expect = Expect::role(base::Role::Edge);
+    (near.connect(at, &expect, Purpose::Calls).await.unwrap(), serving)
+}
+
+async fn forward(host: &Host, connection: &Connection, stream: bool) -> Exchange {
+    let egress = Egress::new(host, options());
+    egress.forward(connection, call(stream), Bytes::from_static(BODY.as_bytes())).await
+}
+
+#[tokio::test]
+async fn a_call_is_served_by_another_node() {
+    let host = Host::real();
+    let fake =
+        Fake::start_on(&host, |request| if request == 0 { vec![ok(ANSWER)] } else { healthy_stream() });
+    let fake = fake.await;
+    let (connection, _serving) = connected(&host, &fake).await;
+
+    let (body, tail) = read(forward(&host, &connection, false).await.unwrap()).await;
+    assert_eq!((body.as_str(), tail.outcome, tail.usage.is_some()), (ANSWER, Outcome::Complete, true));
+    let (body, tail) = read(forward(&host, &connection, true).await.unwrap()).await;
+    assert_eq!((body, tail.outcome), ([TEXT, FINISH, DONE].concat(), Outcome::Complete));
+    assert_eq!(hops(&tail), [("a", Ok(200))]);
+    assert!(fake.requests().iter().all(|request| request.ends_with(BODY) && !request.contains("vk-1")));
+}
+
+#[tokio::test]
+async fn a_failure_at_another_node_is_told_with_its_tale() {
+    let host = Host::real();
+    let fake = Fake::start_on(&host, |request| match request {
+        0 => vec![with_status("429 Slow", "retry-after: 1\r\n", "{}")],
+        _later => vec![sent(STREAM), chunk(TEXT), Step::Close],
+    });
+    let fake = fake.await;
+    let (connection, serving) = connected(&host, &fake).await;
+
+    let failed = forward(&host, &connection, true).await.unwrap_err();
+    assert_eq!((failed.failure.code, failed.failure.retry_after_ms), (Code::UpstreamRateLimited, Some(1000)));
+    assert_eq!(hops(&failed.tail), [("a", Err(Code::UpstreamRateLimited))]);
+    serving.install(Vec::new());
+    assert_eq!(forward(&host, &connection, true).await.unwrap_err().failure.code, Code::NoTarget);
+    serving.install(vec![upstream("b", &fake)]);
+    let (body, tail) = read(forward(&host, &connection, true).await.unwrap()).await;
+    assert_eq!((body.as_str(), tail.code), (TEXT, Some(Code::UpstreamCut)));
+}
+
+#[tokio::test]
+async fn leaving_cancels_the_call_at_the_other_node() {
+    let host = Host::real();
+    for first in [Vec::new(), vec![sent(STREAM), chunk(TEXT)]] {
+        let begins = !first.is_empty();
+        let script = move |_request| [first.clone(), vec![Step::Hang]].concat();
+        let fake = Fake::start_on(&host, script).await;
+        let (connection, serving) = connected(&host, &fake).await;
+        let leaving = async {
+            let mut reply = forward(&host, &connection, true).await.unwrap();
+            reply.body.next().await.unwrap();
+        };
+        if begins {
+            leaving.await;
+        } else {
+            assert!(host.timeout(Duration::from_millis(100), leaving).await.is_err());
+        }
+        host.timeout(Duration::from_secs(1), fake.left()).await.unwrap();
+        assert_eq!(serving.instances()[0].outstanding, 0);
+    }
+}
+
+#[tokio::test]
+async fn losing_the_other_node_mid_stream_is_a_cut() {
+    let host = Host::real();
+    let fake = Fake::start_on(&host, |_request| vec![sent(STREAM), chunk(TEXT), Step::Hang]).await;
+    let (connection, _serving) = connected(&host, &fake).await;
+    let mut reply = forward(&host, &connection, true).await.unwrap();
+    reply.body.next().await.unwrap();
+    connection.close("gone");
+    assert_eq!(reply.body.next().await, None);
+    let tail = reply.body.tail();
+    assert_eq!((tail.outcome, tail.code), (Outcome::Cut, Some(Code::MeshUnreachable)));
+    let failed = forward(&host, &connection, true).await.unwrap_err();
+    assert_eq!((failed.failure.code, failed.tail.reached_upstream), (Code::MeshUnreachable, false));
+}
