@@ -83,7 +83,7 @@ pub(crate) fn demo(arguments: Demo) -> Outcome {
     };
     block_on(async {
         let host = Host::real();
-        let stop = stop_on_signal(&host, arguments.until_eof)?;
+        let stop = signals(&host, arguments.until_eof)?.stop;
         let listen = options.listen;
         let server = demo::Server::bind(&host, options)
             .await
@@ -94,12 +94,20 @@ pub(crate) fn demo(arguments: Demo) -> Outcome {
     })
 }
 
-/// Asks to stop on SIGTERM and SIGINT, and with `until_eof` when standard input ends.
-pub(crate) fn stop_on_signal(host: &Host, until_eof: bool) -> Result<Stop, Failure> {
+/// What SIGTERM and SIGINT ask for.
+pub(crate) struct Signals {
+    /// The first: stop in good order.
+    pub(crate) stop: Stop,
+    /// The second: stop now.
+    pub(crate) now: Stop,
+}
+
+/// Listens for SIGTERM and SIGINT, and with `until_eof` for the end of standard input.
+pub(crate) fn signals(host: &Host, until_eof: bool) -> Result<Signals, Failure> {
     let failed = |error: io::Error| Failure::failed(format!("cannot listen for signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let (stopper, stop) = Stopper::new();
+    let ((first, stop), (second, now)) = (Stopper::new(), Stopper::new());
     let of = host.clone();
     drop(host.spawn("signals", async move {
         tokio::select! {
@@ -108,9 +116,15 @@ pub(crate) fn stop_on_signal(host: &Host, until_eof: bool) -> Result<Stop, Failu
             _signal = interrupt.recv() => {}
             () = end_of_input(&of), if until_eof => {}
         }
-        stopper.stop();
+        first.stop();
+        tokio::select! {
+            biased;
+            _signal = terminate.recv() => {}
+            _signal = interrupt.recv() => {}
+        }
+        second.stop();
     }));
-    Ok(stop)
+    Ok(Signals { stop, now })
 }
 
 async fn end_of_input(host: &Host) {

@@ -30,16 +30,16 @@ const MARK: &str = "portolan-up";
 pub(crate) fn run(arguments: &Up) -> Outcome {
     node::block_on(async {
         let host = Host::real();
-        let stop = node::stop_on_signal(&host, false)?;
+        let signals = node::signals(&host, false)?;
         let mut home = Home::open(&host, arguments.data.as_deref()).await?;
         let layout = Layout::choose(&host, home.path(), arguments.port).await?;
         let upstream = Upstream::of(&host, arguments).await?;
         let mesh = files::write(&host, &layout, upstream.as_ref())?;
         let mut children = Children::new(&layout, &mesh)?;
         let plan = Plan { layout: &layout, mesh: &mesh, upstream: upstream.as_ref() };
-        let result = serve(&host, &plan, &mut children, &stop).await;
-        out::remark("stopping every process of the mesh…");
-        children.stop(&host).await;
+        let result = serve(&host, &plan, &mut children, &signals.stop).await;
+        out::remark("stopping every process of the mesh; Ctrl-C again kills them…");
+        children.stop(&host, &signals.now).await;
         if result.is_err() {
             home.keep();
         }

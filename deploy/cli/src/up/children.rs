@@ -9,7 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use seam::Host;
+use seam::{Host, Stop};
 use tokio::process::{Child, Command};
 
 use super::files::Written;
@@ -112,8 +112,8 @@ impl Children {
         Death { name: dead.name, status, log: dead.log }
     }
 
-    /// Asks every process to stop, edges first, and kills those that do not.
-    pub(super) async fn stop(&mut self, host: &Host) {
+    /// Asks every process to stop, edges first, and kills those that do not, or all once `now` is wanted.
+    pub(super) async fn stop(&mut self, host: &Host, now: &Stop) {
         while let Some(first) = self.running.last() {
             // Edges drain while central still takes their receipts, and central stops before its demo provider.
             let kind = kind_of(&first.name).to_owned();
@@ -124,7 +124,12 @@ impl Children {
             }
             let all =
                 futures_util::future::join_all(stopping.iter_mut().map(|running| running.process.wait()));
-            if host.timeout(PATIENCE, all).await.is_err() {
+            let stopped = tokio::select! {
+                biased;
+                stopped = host.timeout(PATIENCE, all) => stopped.is_ok(),
+                () = now.wanted() => false,
+            };
+            if !stopped {
                 for running in &mut stopping {
                     // One that ended meanwhile needs no killing.
                     drop(running.process.kill().await);
