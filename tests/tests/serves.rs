@@ -121,7 +121,8 @@ impl Caller {
                 400,
                 "invalid_request",
             ),
-            ("10 MB of nesting", deep, 413, "body_too_large"),
+            ("10 MB of nesting", deep, 400, "invalid_request"),
+            ("a body over the limit", " ".repeat(33 << 20), 413, "body_too_large"),
         ];
         for (what, body, status, code) in cases {
             let answer = self.post(url, "/v1/chat/completions", body).await;
