@@ -34,6 +34,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// File of the keys that seal providers' credentials; `None`: this node neither seals nor opens any.
     pub seal_keys: Option<PathBuf>,
+    /// PEM file of authorities to trust among providers, beside the public ones.
+    pub upstream_authorities: Option<PathBuf>,
     /// Members that form the group on its first start; empty on a node that is added later.
     pub members: Vec<Member>,
     /// The longest round trip between two members; every clock of the group follows from it.
@@ -47,8 +49,6 @@ pub struct Config {
 pub struct Mesh {
     /// Address to bind.
     pub listen: SocketAddr,
-    /// Address that other nodes reach it at; `None`: the one bound.
-    pub advertise: Option<SocketAddr>,
     /// Directory of `node.pem`, `node.key` and `ca.pem`.
     pub credentials: PathBuf,
 }
@@ -102,13 +102,13 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
     let id = fields.required("id", whole);
     let mesh = section(fields, "mesh", |mesh| {
         let listen = mesh.required("listen", address);
-        let advertise = mesh.optional("advertise", address);
         let credentials = mesh.required("credentials", path);
-        Some(Mesh { listen: listen?, advertise: advertise?, credentials: credentials? })
+        Some(Mesh { listen: listen?, credentials: credentials? })
     });
     let admin = section(fields, "admin", |admin| admin.required("listen", address));
     let metrics = fields.mapping("metrics", |metrics| metrics.required("listen", address));
     let seal_keys = fields.optional("seal_keys", path);
+    let upstream_authorities = fields.optional("upstream_authorities", path);
     let members = fields.mappings("members", member);
     let round_trip_ms = fields.or("round_trip_ms", whole::<u32>, 20);
     let drain_s = fields.or("drain_s", whole::<u32>, 30);
@@ -124,6 +124,7 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
         admin: admin?,
         metrics: metrics?,
         seal_keys: seal_keys?,
+        upstream_authorities: upstream_authorities?,
         members: members?,
         round_trip: Duration::from_millis(round_trip_ms?.into()),
         drain: Duration::from_secs(drain_s?.into()),

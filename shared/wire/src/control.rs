@@ -17,6 +17,8 @@ pub enum Opening {
     Call,
     /// A question between central nodes.
     Rpc,
+    /// A central node asks another how it and the edges attached to it are.
+    Status,
 }
 
 /// What an edge sends.

@@ -25,6 +25,7 @@ use wire::ledger::{
 #[test]
 fn openings() {
     golden("openings", &[Opening::Control, Opening::Call, Opening::Rpc]);
+    golden("opening-status", &Opening::Status);
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! What operators may look at.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+use central_core::ledger::LedgerRow;
+use central_core::{State as Replicated, files};
+
+use super::{Answer, Shared, api};
+
+pub(super) async fn status(State(door): Shared) -> Json<api::Status> {
+    Json(door.overview.status().await)
+}
+
+pub(super) async fn catalog(State(door): Shared) -> Answer<api::Catalog> {
+    door.consensus.read_index().await?;
+    let (catalog, credentials) =
+        door.consensus.read(|state| (state.shared_catalog(), state.credentials().keys().cloned().collect()));
+    Ok(Json(api::Catalog { epoch: catalog.epoch, catalog: files::export(&catalog), credentials }))
+}
+
+pub(super) async fn epochs(State(door): Shared) -> Answer<Vec<api::EpochRow>> {
+    door.consensus.read_index().await?;
+    let rows = door.consensus.read(|state: &Replicated| {
+        let records = state.history().records().rev();
+        records
+            .map(|record| api::EpochRow {
+                epoch: record.epoch,
+                at: record.at,
+                by: record.by.clone(),
+                note: record.note.clone(),
+                changes: record.forward.len(),
+            })
+            .collect()
+    });
+    Ok(Json(rows))
+}
+
+pub(super) async fn ledger(State(door): Shared) -> Answer<api::Ledger> {
+    door.consensus.read_index().await?;
+    let rows = door.consensus.read(|state| state.ledger().check());
+    Ok(Json(api::Ledger {
+        balanced: rows.iter().all(|row| row.balanced),
+        rows: rows.into_iter().map(ledger_row).collect(),
+    }))
+}
+
+fn ledger_row(row: LedgerRow) -> api::LedgerRow {
+    api::LedgerRow {
+        id: row.budget,
+        budget: row.name,
+        unit: row.unit,
+        window: row.window,
+        open: row.open,
+        limit: row.limit,
+        granted: row.granted,
+        returned: row.returned,
+        receipts: row.receipts,
+        crash: row.crash,
+        settling: row.settling,
+        outstanding: row.outstanding,
+        orphaned: row.orphaned,
+        overrun: row.overrun,
+        left: row.left,
+        balanced: row.balanced,
+    }
+}
+
+pub(super) async fn usage(State(door): Shared) -> Answer<Vec<api::UsageRow>> {
+    door.consensus.read_index().await?;
+    let rows = door.consensus.read(|state| {
+        let totals = state.usage().totals();
+        totals
+            .map(|(who, total)| api::UsageRow {
+                tenant: who.tenant.clone(),
+                app: who.app.clone(),
+                key: who.key.clone(),
+                model: who.model.clone(),
+                calls: total.calls,
+                input: total.input,
+                output: total.output,
+                cost: total.cost,
+            })
+            .collect()
+    });
+    Ok(Json(rows))
+}
+
+pub(super) async fn metrics(State(door): Shared) -> Response {
+    std::future::ready(crate::node::exposition(&door.metrics)).await
+}

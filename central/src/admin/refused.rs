@@ -1,0 +1,138 @@
+//! The one place that says no to operators.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use central_core::Refusal;
+use http::StatusCode;
+use settings::Fault;
+
+use super::api::Problem;
+use crate::consensus::{MemberError, ProposeError, ReadError};
+use crate::seal::SealError;
+
+/// An answer that is not a success.
+#[derive(Debug)]
+pub(super) struct Refused {
+    status: StatusCode,
+    problem: Problem,
+}
+
+impl Refused {
+    fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        let problem = Problem { code: code.to_owned(), message: message.into(), faults: Vec::new() };
+        Self { status, problem }
+    }
+
+    /// The request itself is wrong.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    }
+
+    /// Something named does not exist.
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    /// What is asked does not fit what is.
+    pub(super) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", message)
+    }
+
+    /// Files cannot be applied.
+    pub(super) fn invalid(message: impl Into<String>, faults: Vec<Fault>) -> Self {
+        let mut refused = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message);
+        refused.problem.faults = faults;
+        refused
+    }
+
+    /// Another node, or the same one later, may do it.
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+    }
+
+    /// A fault of ours.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+
+    /// Whether another change came first.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.status == StatusCode::CONFLICT
+    }
+
+    /// In words, for the audit line.
+    pub(super) fn message(&self) -> &str {
+        &self.problem.message
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.problem)).into_response()
+    }
+}
+
+impl From<ReadError> for Refused {
+    fn from(error: ReadError) -> Self {
+        Self::unavailable(error.to_string())
+    }
+}
+
+impl From<ProposeError> for Refused {
+    fn from(error: ProposeError) -> Self {
+        match error {
+            ProposeError::Unknown(_) => {
+                let message = format!("{error}; look before trying again");
+                Self::new(StatusCode::GATEWAY_TIMEOUT, "unknown", message)
+            }
+            ProposeError::TooLarge(_) => Self::invalid(error.to_string(), Vec::new()),
+            ProposeError::NoLeader
+            | ProposeError::NotLeader
+            | ProposeError::Full
+            | ProposeError::Overloaded
+            | ProposeError::Stopped(_) => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Conflict { .. } => Self::conflict(refusal.to_string()),
+            Refusal::Invalid(_) => Self::invalid(refusal.to_string(), Vec::new()),
+            Refusal::NoSuchEpoch { .. } => Self::not_found(refusal.to_string()),
+            Refusal::Level { .. } => Self::invalid(refusal.to_string(), Vec::new()),
+            Refusal::Nested => Self::internal(refusal.to_string()),
+        }
+    }
+}
+
+impl From<MemberError> for Refused {
+    fn from(error: MemberError) -> Self {
+        match error {
+            MemberError::Unknown(_) => Self::not_found(error.to_string()),
+            MemberError::Taken(_) | MemberError::Last(_) => Self::conflict(error.to_string()),
+            MemberError::Lagging { .. } | MemberError::NoLeader => Self::unavailable(error.to_string()),
+            MemberError::Failed(_) => Self::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "unknown",
+                format!("{error}; look at the members first"),
+            ),
+        }
+    }
+}
+
+impl From<SealError> for Refused {
+    fn from(error: SealError) -> Self {
+        Self::internal(error.to_string())
+    }
+}
+
+pub(super) async fn no_such_path(uri: http::Uri) -> Refused {
+    std::future::ready(Refused::not_found(format!("no such path: {}", uri.path()))).await
+}
+
+pub(super) async fn no_such_method(method: http::Method) -> Refused {
+    let message = format!("{method} is not for this path");
+    std::future::ready(Refused::new(StatusCode::METHOD_NOT_ALLOWED, "bad_request", message)).await
+}

@@ -1,0 +1,88 @@
+//! What a central node counts, in the handles of `telemetry`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::{Amount, Epoch, Name};
+use mesh::Links;
+use seam::{Host, Lock, Stop};
+use telemetry::metrics::{CentralMetrics, Exposition};
+
+use crate::consensus::Consensus;
+use crate::sessions::Sessions;
+
+/// Between two looks at what changes by itself.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A node's metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    counted: CentralMetrics,
+    budgets: Lock<BTreeSet<Name>>,
+}
+
+impl Metrics {
+    pub(crate) fn exposition(&self) -> &Exposition {
+        self.counted.exposition()
+    }
+
+    pub(crate) fn receipts(&self, applied: usize) {
+        self.counted.receipts_applied.inc_by(u64::try_from(applied).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn epoch(&self, epoch: Epoch) {
+        self.counted.epoch.set(signed(epoch.0));
+    }
+
+    pub(crate) fn proposed(&self, after: Duration) {
+        self.counted.proposed(after);
+    }
+
+    /// Looks at the log, the links and the ledger until `stop`.
+    pub(crate) async fn watch(
+        &self,
+        host: &Host,
+        consensus: &Consensus,
+        sessions: &Sessions,
+        links: &Links,
+        stop: &Stop,
+    ) {
+        while !stop.is_wanted() {
+            self.look(consensus, sessions, links);
+            tokio::select! {
+                biased;
+                () = stop.wanted() => {}
+                () = host.sleep(LOOK) => {}
+            }
+        }
+    }
+
+    fn look(&self, consensus: &Consensus, sessions: &Sessions, links: &Links) {
+        let standing = consensus.standing();
+        self.counted.term.set(signed(standing.term));
+        self.counted.is_leader.set(i64::from(standing.leader == Some(standing.id)));
+        self.counted.committed.set(signed(standing.committed.0));
+        self.counted.applied.set(signed(standing.applied.0));
+        self.counted.log_entries.set(signed(standing.last.0.saturating_sub(standing.purged.0)));
+        self.counted.sessions.set(i64::try_from(sessions.count()).unwrap_or(i64::MAX));
+        let (epoch, rows) = consensus.read(|state| (state.epoch(), state.ledger().check()));
+        self.epoch(epoch);
+        for (node, rtt) in links.rtts() {
+            self.counted.link(&node, rtt);
+        }
+        let mut seen = BTreeSet::new();
+        for row in rows.into_iter().filter(|row| row.open) {
+            let spent = row.receipts.saturating_add(row.crash).saturating_add(row.settling);
+            let granted = u64::try_from(row.granted.saturating_sub(row.returned)).unwrap_or(u64::MAX);
+            self.counted.budget(&row.name, row.limit, spent, Amount(granted));
+            seen.insert(row.name);
+        }
+        let mut known = self.budgets.lock();
+        known.difference(&seen).for_each(|gone| self.counted.forget_budget(gone));
+        *known = seen;
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,267 @@
+//! A central node, whole: built in dependency order, bound early, stopped without breaking what is under way.
+
+mod accept;
+mod parts;
+mod probes;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{NodeId, Role};
+use egress::{Egress, Tls};
+use mesh::{Credentials, CredentialsError, Endpoint, Identity, MeshError};
+use seam::{Host, Listener, Stop, Stopper};
+use tokio::sync::mpsc;
+use wire::control::NodeAddr;
+
+use crate::config::Config;
+use crate::consensus::{Consensus, Event, MemberChange, Options, StartError};
+use crate::relay::Relay;
+use crate::seal::{SealError, SealKeys};
+use parts::Parts;
+pub(crate) use probes::exposition;
+
+/// How long a proposal or a read looks for a leader: an election at the longest round trips, and some more.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long handing leadership over may take before the node stops anyway.
+const HAND_OVER: Duration = Duration::from_secs(2);
+
+/// Why a node cannot start or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Its credentials.
+    #[error("cannot use the credentials")]
+    Credentials(#[from] CredentialsError),
+    /// Its certificate names another role.
+    #[error(
+        "the certificate is of {0}, whose role is not central; issue one with `portolan pki issue --role central`"
+    )]
+    Role(Identity),
+    /// Its certificate does not fit the file.
+    #[error("the certificate is of {found}, but member {id} of the configuration is {expected}")]
+    Member {
+        /// The node's number.
+        id: NodeId,
+        /// Whom the certificate names.
+        found: Box<Identity>,
+        /// Whom the configuration names.
+        expected: String,
+    },
+    /// The configuration lists members, but not this one.
+    #[error(
+        "the configuration lists members, but none with this node's id {0}; add it, or leave the list empty"
+    )]
+    NotListed(NodeId),
+    /// Its sealing keys.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// Its data directory.
+    #[error("cannot make the data directory {path}")]
+    Data {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// An address.
+    #[error("cannot listen at {at} for {what}")]
+    Listen {
+        /// Where.
+        at: SocketAddr,
+        /// For what.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its end of the mesh.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
+    /// Its log.
+    #[error("cannot start the replicated log")]
+    Log(#[from] StartError),
+    /// TLS.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+    /// It stopped by itself.
+    #[error("the node had to stop: {0}")]
+    Stopped(String),
+}
+
+/// Runs a node until `stop` or until it cannot go on.
+///
+/// # Errors
+/// [`NodeError`].
+pub async fn run(host: Host, config: Config, stop: Stop) -> Result<(), NodeError> {
+    let running = async {
+        let node = Node::start(&host, config).await?;
+        node.until(stop).await
+    };
+    Box::pin(host.scope(running)).await
+}
+
+/// A node that listens.
+#[derive(Debug)]
+pub struct Node {
+    host: Host,
+    config: Config,
+    endpoint: Endpoint,
+    credentials: Credentials,
+    consensus: Consensus,
+    events: mpsc::Receiver<Event>,
+    relay: Relay,
+    keys: Option<Arc<SealKeys>>,
+    admin: Box<dyn Listener>,
+    probes: Option<Box<dyn Listener>>,
+}
+
+impl Node {
+    /// Binds every address, then starts the log.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn start(host: &Host, config: Config) -> Result<Self, NodeError> {
+        let credentials = Credentials::load(host, &config.mesh.credentials).await?;
+        check_identity(&credentials.identity(), &config)?;
+        let keys = match &config.seal_keys {
+            Some(path) => Some(Arc::new(SealKeys::load(host, path).await?)),
+            None => None,
+        };
+        let made = host.disk().create_dir_all(&config.data).await;
+        made.map_err(|source| NodeError::Data { path: config.data.display().to_string(), source })?;
+        let endpoint = Endpoint::bind(host, config.mesh.listen, credentials.clone())?;
+        let admin = listen(host, config.admin, "operators").await?;
+        let probes = match config.metrics {
+            Some(at) => Some(listen(host, at, "metrics").await?),
+            None => None,
+        };
+        let options = Options {
+            id: config.id,
+            dir: config.data.clone(),
+            round_trip: config.round_trip,
+            first_members: first_members(&config),
+            patience: PATIENCE,
+        };
+        let (consensus, events) =
+            Consensus::start(host, options, &endpoint, central_core::State::default()).await?;
+        let egress = Egress::new(host, egress_options(&credentials, &config, host).await?);
+        let relay = Relay::new(&consensus, &egress, keys.clone());
+        let host = host.clone();
+        Ok(Self { host, config, endpoint, credentials, consensus, events, relay, keys, admin, probes })
+    }
+
+    /// Where the mesh endpoint listens.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub fn mesh_addr(&self) -> Result<SocketAddr, NodeError> {
+        Ok(self.endpoint.local_addr()?)
+    }
+
+    /// Where operators reach it.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub fn admin_addr(&self) -> Result<SocketAddr, NodeError> {
+        let gone = |source| NodeError::Listen { at: self.config.admin, what: "operators", source };
+        self.admin.local_addr().map_err(gone)
+    }
+
+    /// Serves until `stop` or until the node cannot go on.
+    ///
+    /// # Errors
+    /// [`NodeError::Stopped`] with the reason, when it did not end by `stop`.
+    pub async fn until(self, stop: Stop) -> Result<(), NodeError> {
+        let (host, consensus, endpoint) = (self.host.clone(), self.consensus.clone(), self.endpoint.clone());
+        let drain = self.config.drain;
+        tracing::info!(
+            identity = %self.credentials.identity(), id = %self.config.id, admin = ?self.admin.local_addr(),
+            "central node started"
+        );
+        let (stopper, parts_stop) = Stopper::new();
+        let parts = Parts::start(self, &parts_stop);
+        let ended = tokio::select! {
+            biased;
+            () = stop.wanted() => Ok(()),
+            why = consensus.stopped() => Err(NodeError::Stopped(why)),
+        };
+        if let Err(error) = &ended {
+            tracing::error!(%error, "the node stops");
+        } else {
+            tracing::info!("the node is stopping");
+            hand_over(&host, &consensus).await;
+        }
+        stopper.stop();
+        parts.drain(&host, drain).await;
+        consensus.shutdown().await;
+        endpoint.close("the node stopped").await;
+        ended
+    }
+}
+
+async fn listen(host: &Host, at: SocketAddr, what: &'static str) -> Result<Box<dyn Listener>, NodeError> {
+    host.listen(at).await.map_err(|source| NodeError::Listen { at, what, source })
+}
+
+fn check_identity(identity: &Identity, config: &Config) -> Result<(), NodeError> {
+    if identity.role != Role::Central {
+        return Err(NodeError::Role(identity.clone()));
+    }
+    if config.members.is_empty() {
+        return Ok(());
+    }
+    let mine = config.members.iter().find(|member| member.id == config.id);
+    let NodeAddr { name, region, .. } = &mine.ok_or(NodeError::NotListed(config.id))?.addr;
+    if *name == identity.node && *region == identity.region {
+        return Ok(());
+    }
+    Err(NodeError::Member {
+        id: config.id,
+        found: Box::new(identity.clone()),
+        expected: format!("{name} in region {region}"),
+    })
+}
+
+fn first_members(config: &Config) -> BTreeMap<NodeId, NodeAddr> {
+    config.members.iter().map(|member| (member.id, member.addr.clone())).collect()
+}
+
+async fn egress_options(
+    credentials: &Credentials,
+    config: &Config,
+    host: &Host,
+) -> Result<egress::Options, NodeError> {
+    let extra = match &config.upstream_authorities {
+        Some(path) => {
+            let failed = |error| NodeError::Tls(format!("{}: {error}", path.display()));
+            host.disk().read(path).await.map_err(failed)?
+        }
+        None => bytes::Bytes::new(),
+    };
+    let tls = Tls::with_authorities(&extra).map_err(|error| NodeError::Tls(error.to_string()))?;
+    Ok(egress::Options { tls: Some(tls), ..egress::Options::new(credentials.identity().node) })
+}
+
+/// A leader that stops gives the others no reason to wait for an election.
+async fn hand_over(host: &Host, consensus: &Consensus) {
+    let standing = consensus.standing();
+    if standing.leader != Some(standing.id) {
+        return;
+    }
+    let others = standing.members.iter().filter(|member| member.votes && member.id != standing.id);
+    let Some(next) = others.max_by_key(|member| (member.matched, member.id)) else { return };
+    let handing = async {
+        if let Err(error) = consensus.change_members(MemberChange::Transfer(next.id)).await {
+            return tracing::debug!(%error, "leadership was not handed over");
+        }
+        while consensus.leads() {
+            host.sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if host.timeout(HAND_OVER, handing).await.is_err() {
+        tracing::debug!(to = %next.id, "leadership was not handed over in time");
+    }
+}

@@ -1,0 +1,118 @@
+//! The parts of a running node, each its own task. Later ones use earlier ones; dropping the whole ends all of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Stamp;
+use mesh::Links;
+use seam::{Bound, Host, Stop, Task};
+use tokio::sync::watch;
+
+use super::accept::{Acceptor, Calls};
+use super::{Node, probes};
+use crate::admin::{self, Door};
+use crate::metrics::Metrics;
+use crate::publish::{self, Publisher};
+use crate::sessions::Sessions;
+use crate::status::Overview;
+
+/// Between two looks whether the links to the other members stand.
+const LINKS: Duration = Duration::from_secs(2);
+
+/// The tasks of a running node.
+pub(super) struct Parts {
+    admin: Task<Result<(), rustls::Error>>,
+    calls: Calls,
+    _others: Vec<Bound<()>>,
+}
+
+impl Parts {
+    /// Starts them all; most end at `stop`, the rest when this is dropped.
+    pub(super) fn start(node: Node, stop: &Stop) -> Self {
+        let Node { host, endpoint, credentials, consensus, events, relay, keys, admin, probes, .. } = node;
+        let metrics = Arc::<Metrics>::default();
+        let links = Links::new(endpoint.clone());
+        let sessions = Sessions::new(&host, &consensus, stop.clone());
+        let overview = Overview {
+            host: host.clone(),
+            consensus: consensus.clone(),
+            sessions: sessions.clone(),
+            links: links.clone(),
+        };
+        let (publisher, published) = watch::channel(Stamp::default());
+        let carrying = Publisher {
+            consensus: consensus.clone(),
+            sessions: sessions.clone(),
+            relay: relay.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        let calls = Calls::default();
+        let acceptor = Acceptor {
+            host: host.clone(),
+            endpoint,
+            consensus: consensus.clone(),
+            sessions: sessions.clone(),
+            relay,
+            overview: overview.clone(),
+            calls: calls.clone(),
+        };
+        let pulse =
+            publish::pulse(host.clone(), consensus.clone(), sessions.clone(), published, stop.clone());
+        let door = Door {
+            host: host.clone(),
+            consensus: consensus.clone(),
+            overview: overview.clone(),
+            keys,
+            metrics: Arc::clone(&metrics),
+        };
+        let mut others = vec![
+            host.spawn("publish", carrying.run(events, publisher)).bound(),
+            host.spawn("mesh-accept", acceptor.run()).bound(),
+            host.spawn("pulse", pulse).bound(),
+            host.spawn("links", keep_links(overview, stop.clone())).bound(),
+        ];
+        if let Some(listener) = probes {
+            let probing =
+                probes::serve(host.clone(), listener, sessions.clone(), Arc::clone(&metrics), stop.clone());
+            others.push(host.spawn("probes", probing).bound());
+        }
+        let (counting, until) = (host.clone(), stop.clone());
+        others.push(
+            host.spawn("metrics", async move {
+                metrics.watch(&counting, &consensus, &sessions, &links, &until).await;
+            })
+            .bound(),
+        );
+        let (rotating, until) = (credentials.clone(), stop.clone());
+        others.push(host.spawn("credentials", async move { rotating.watch(until).await }).bound());
+        let until = stop.clone();
+        let serving = async move { admin::serve(Arc::new(door), admin, &credentials, until).await };
+        Self { admin: host.spawn("admin", serving), calls, _others: others }
+    }
+
+    /// Waits for operators' requests and relayed calls under way, at most `longest`.
+    pub(super) async fn drain(self, host: &Host, longest: Duration) {
+        let Self { admin, calls, _others: others } = self;
+        let drained = async {
+            if let Ok(Err(error)) = admin.await {
+                tracing::error!(%error, "operators could not be served");
+            }
+            calls.ended().await;
+        };
+        if host.timeout(longest, drained).await.is_err() {
+            tracing::warn!(calls = calls.count(), "calls were still in progress when the node stopped");
+        }
+        drop(others);
+    }
+}
+
+async fn keep_links(overview: Overview, stop: Stop) {
+    while !stop.is_wanted() {
+        overview.keep_links().await;
+        tokio::select! {
+            biased;
+            () = stop.wanted() => {}
+            () = overview.host.sleep(LINKS) => {}
+        }
+    }
+}

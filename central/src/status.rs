@@ -1,0 +1,236 @@
+//! How the mesh is: what each central node sees of itself and its edges, gathered by the node that is asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Epoch, Name, RegionName, Revision, Role};
+use central_core::ledger::LedgerRow;
+use central_core::{EdgeNode, State};
+use futures_util::future::join_all;
+use mesh::{Connection, Links, MeshError, Sender};
+use seam::Host;
+use serde::{Deserialize, Serialize};
+use wire::catalog::{Budget, Catalog, Model, Scope};
+use wire::control::{Health, NodeAddr, Opening};
+use wire::frame::Kind;
+
+use crate::admin::api;
+use crate::consensus::{Consensus, Member, Standing};
+use crate::sessions::Sessions;
+
+/// How long another central node may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Gathers how the mesh is. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Overview {
+    pub(crate) host: Host,
+    pub(crate) consensus: Consensus,
+    pub(crate) sessions: Sessions,
+    pub(crate) links: Links,
+}
+
+/// What one central node sees of itself and its edges.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct View {
+    epoch: Epoch,
+    applied: Revision,
+    edges: Vec<EdgeView>,
+    links: Vec<(Name, u32)>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct EdgeView {
+    edge: Name,
+    epoch: Option<Epoch>,
+    health: Health,
+}
+
+impl Overview {
+    /// Answers another central node.
+    pub(crate) async fn answer(&self, connection: &Connection, mut sender: Sender) -> Result<(), MeshError> {
+        if connection.peer().role != Role::Central {
+            tracing::warn!(peer = %connection.peer().node, "a node that is not central asked for the status");
+            return Ok(());
+        }
+        sender.send(Kind::RPC_REPLY, &self.view()).await?;
+        sender.finish()?;
+        sender.stopped().await;
+        Ok(())
+    }
+
+    fn view(&self) -> View {
+        let edge = |attached: crate::sessions::Attached| EdgeView {
+            edge: attached.edge,
+            epoch: attached.applied.map(|(_stamp, epoch)| epoch),
+            health: attached.health,
+        };
+        View {
+            epoch: self.consensus.read(State::epoch),
+            applied: self.consensus.standing().applied,
+            edges: self.sessions.attached().into_iter().map(edge).collect(),
+            links: self.links.rtts().into_iter().map(|(to, rtt)| (to, micros(rtt))).collect(),
+        }
+    }
+
+    async fn ask(&self, node: &NodeAddr) -> Option<View> {
+        if *node.name.as_str() == *self.name().as_str() {
+            return Some(self.view());
+        }
+        let asking = async {
+            let connection = self.links.connect(node).await?;
+            let (mut sender, mut receiver) = connection.open(Opening::Status).await?;
+            sender.finish()?;
+            receiver.expect::<View>(Kind::RPC_REPLY).await
+        };
+        match self.host.timeout(ANSWER_WITHIN, asking).await {
+            Ok(Ok(view)) => Some(view),
+            Ok(Err(error)) => {
+                tracing::debug!(node = %node.name, %error, "a central node does not answer");
+                None
+            }
+            Err(seam::Late) => None,
+        }
+    }
+
+    fn name(&self) -> Name {
+        self.links.endpoint().identity().node
+    }
+
+    /// Keeps a link to every other member, so that round trips are known before somebody asks.
+    pub(crate) async fn keep_links(&self) {
+        let members = self.consensus.standing().members;
+        let mine = self.name();
+        let others = members.iter().filter(|member| member.node.name != mine);
+        // One that cannot be reached shows as such.
+        join_all(others.map(|member| async { drop(self.links.connect(&member.node).await) })).await;
+    }
+
+    /// The members and how they answer.
+    pub(crate) async fn members(&self) -> api::Members {
+        let standing = self.consensus.standing();
+        let (members, _views) = self.gather(&standing).await;
+        api::Members { leader: standing.leader, members }
+    }
+
+    /// The whole picture.
+    pub(crate) async fn status(&self) -> api::Status {
+        let standing = self.consensus.standing();
+        let (members, views) = self.gather(&standing).await;
+        let leader = standing.members.iter().find(|member| Some(member.id) == standing.leader);
+        let mut attached = BTreeMap::new();
+        for (central, view) in views {
+            attached.extend(view.edges.into_iter().map(|edge| (edge.edge.clone(), (central.clone(), edge))));
+        }
+        let identity = self.links.endpoint().identity();
+        let (catalog, rows, status) = self.consensus.read(|state| {
+            let edges = state.registry().edges.iter();
+            let status = api::Status {
+                mesh: identity.mesh,
+                node: identity.node,
+                era: state.era(),
+                level: state.level(),
+                epoch: state.epoch(),
+                leader: leader.map(|member| member.node.name.clone()),
+                term: standing.term,
+                members,
+                edges: edges.map(|(name, edge)| edge_row(name, edge, attached.remove(name))).collect(),
+                models: Vec::new(),
+                budgets: Vec::new(),
+            };
+            (state.shared_catalog(), state.ledger().check(), status)
+        });
+        let models = catalog.models.values().map(model_row).collect();
+        api::Status { models, budgets: budgets(&catalog, &rows), ..status }
+    }
+
+    async fn gather(&self, standing: &Standing) -> (Vec<api::MemberRow>, Vec<(Name, View)>) {
+        let asked =
+            standing.members.iter().map(|member| async move { (member, self.ask(&member.node).await) });
+        let (mut rows, mut views) = (Vec::new(), Vec::new());
+        for (member, view) in join_all(asked).await {
+            rows.push(member_row(member, view.as_ref()));
+            views.extend(view.map(|view| (member.node.name.clone(), view)));
+        }
+        (rows, views)
+    }
+}
+
+fn member_row(member: &Member, view: Option<&View>) -> api::MemberRow {
+    api::MemberRow {
+        id: member.id,
+        name: member.node.name.clone(),
+        region: member.node.region.clone(),
+        mesh: member.node.mesh,
+        voter: member.votes,
+        reachable: view.is_some(),
+        epoch: view.map(|view| view.epoch),
+        applied: view.map(|view| view.applied.0),
+        sessions: view.map(|view| view.edges.len()),
+        links: view.map(|view| links(&view.links)).unwrap_or_default(),
+    }
+}
+
+fn edge_row(name: &Name, edge: &EdgeNode, attached: Option<(Name, EdgeView)>) -> api::EdgeRow {
+    let (central, seen) = attached.unzip();
+    api::EdgeRow {
+        name: name.clone(),
+        region: edge.region.clone(),
+        mesh: edge.mesh,
+        attached_to: central,
+        epoch: seen.as_ref().and_then(|seen| seen.epoch),
+        in_flight: seen.as_ref().map(|seen| seen.health.in_flight),
+        draining: seen.as_ref().is_some_and(|seen| seen.health.draining),
+        left: edge.left,
+        build: edge.build.clone(),
+        links: seen.map(|seen| links(&seen.health.links)).unwrap_or_default(),
+    }
+}
+
+fn links(links: &[(Name, u32)]) -> Vec<api::LinkRow> {
+    links.iter().map(|(to, rtt_us)| api::LinkRow { to: to.clone(), rtt_us: *rtt_us }).collect()
+}
+
+fn model_row(model: &Model) -> api::ModelRow {
+    let mut replicas: BTreeMap<RegionName, usize> = BTreeMap::new();
+    for replica in &model.replicas {
+        *replicas.entry(replica.region.clone()).or_default() += 1;
+    }
+    api::ModelRow {
+        name: model.name.clone(),
+        replicas: replicas.into_iter().collect(),
+        provider: model.provider.clone(),
+        context: model.context,
+        priced: model.price.is_some(),
+    }
+}
+
+fn budgets(catalog: &Arc<Catalog>, rows: &[LedgerRow]) -> Vec<api::BudgetRow> {
+    let open = |budget: &Budget| rows.iter().find(|row| row.budget == budget.id && row.open);
+    catalog.budgets.values().map(|budget| budget_row(budget, open(budget))).collect()
+}
+
+fn budget_row(budget: &Budget, row: Option<&LedgerRow>) -> api::BudgetRow {
+    let scope = match &budget.scope {
+        Scope::Tenant(tenant) => format!("tenant {tenant}"),
+        Scope::App(tenant, app) => format!("app {tenant}/{app}"),
+        Scope::Key(key) => format!("key {key}"),
+    };
+    let spent = row.map(|row| row.receipts.saturating_add(row.crash).saturating_add(row.settling));
+    api::BudgetRow {
+        name: budget.name.clone(),
+        scope,
+        unit: budget.unit,
+        window: budget.window,
+        limit: budget.limit,
+        spent: spent.unwrap_or_default(),
+        held: row.map(|row| row.outstanding.saturating_add(row.orphaned)).unwrap_or_default(),
+        // A window that nobody asked for yet has all of its limit.
+        left: row.map_or(budget.limit, |row| row.left),
+    }
+}
+
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
