@@ -1,7 +1,7 @@
 //! A steady load for tests that kill nodes: it tells each failed call as it happens, and sums up at the end.
 //!
-//! It behaves as callers behind a load balancer do: a call whose connection is refused goes to the next edge, and is
-//! counted as moved, not as failed. Once an edge has taken a call, the call's fate is that edge's.
+//! It behaves as callers behind a load balancer do: a call that gets no connection goes to the next edge, and is counted
+//! as moved, not as failed. Once an edge has taken the connection, the call's fate is that edge's.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,9 +29,9 @@ pub(super) struct Options {
     /// Calls started a second.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     rate: u32,
-    /// Share of the calls that are streams.
-    #[arg(long, default_value_t = 0.3)]
-    streams_share: f64,
+    /// Share of the calls that are streams, from 0 to 1.
+    #[arg(long, default_value = "0.3", value_parser = per_mille)]
+    streams_share: u64,
     /// For how long calls are started.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
@@ -43,6 +43,12 @@ pub(super) struct Options {
     max_tokens: u32,
 }
 
+/// After so long without a connection a caller tries the next edge.
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// Longest that a call may last.
+const LASTING: Duration = Duration::from_secs(120);
+
 /// An edge and its prepared calls.
 struct Edge {
     target: Target,
@@ -53,7 +59,7 @@ struct Edge {
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Every edge refused the connection.
+    /// No edge took the connection.
     Refused,
     /// The connection broke.
     Broken(String),
@@ -98,9 +104,7 @@ pub(super) async fn run(options: Options) -> Result<(), Failed> {
             tokio::time::sleep_until(begin + Duration::from_secs(1).mul_f64(number as f64 / f64::from(rate)))
                 .await;
             let (edges, done) = (Arc::clone(&edges), done.clone());
-            // Streams are spread evenly: one whenever the share of all so far reaches the next whole number.
-            let is_stream = ((number + 1) as f64 * share).floor() > (number as f64 * share).floor();
-            tokio::spawn(async move { drop(done.send(call(&edges, number, is_stream, start).await)) });
+            tokio::spawn(async move { drop(done.send(call(&edges, number, share, start).await)) });
         }
     });
     let mut all = BTreeMap::new();
@@ -124,7 +128,17 @@ impl Edge {
     }
 }
 
-async fn call(edges: &[Edge], number: u64, is_stream: bool, start: Instant) -> End {
+fn per_mille(share: &str) -> Result<u64, String> {
+    let share: f64 = share.parse().map_err(|_error| "a share is a number from 0 to 1".to_owned())?;
+    let per_mille = format!("{:.0}", share * 1_000.0).parse().ok();
+    per_mille.filter(|share| *share <= 1_000).ok_or_else(|| "a share is from 0 to 1".to_owned())
+}
+
+async fn call(edges: &[Edge], number: u64, streams_per_mille: u64, start: Instant) -> End {
+    // Streams are spread evenly among the calls, and both take turns among the edges by themselves.
+    let streams_before = number * streams_per_mille / 1_000;
+    let is_stream = (number + 1) * streams_per_mille / 1_000 > streams_before;
+    let turn = if is_stream { streams_before } else { number - streams_before };
     let begun = Instant::now();
     let mut end = End {
         number,
@@ -135,23 +149,18 @@ async fn call(edges: &[Edge], number: u64, is_stream: bool, start: Instant) -> E
         moved: false,
         failure: None,
     };
-    let turn = usize::try_from(number).unwrap_or_default() % edges.len();
+    let turn = usize::try_from(turn).unwrap_or_default() % edges.len();
     let mut failure = Some(Failure { kind: Kind::Refused, after_first_byte: false });
     for edge in edges.iter().cycle().skip(turn).take(edges.len()) {
-        let mut connection = match Connection::open(&edge.target).await {
-            Ok(connection) => connection,
-            Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
-                end.moved = true;
-                continue;
-            }
-            Err(error) => {
-                failure = Some(Failure { kind: Kind::of(&error), after_first_byte: false });
-                break;
-            }
+        let Ok(Ok(mut connection)) = tokio::time::timeout(CONNECTING, Connection::open(&edge.target)).await
+        else {
+            end.moved = true;
+            continue;
         };
         let request = if is_stream { &edge.stream } else { &edge.whole };
-        let outcome =
-            exchange(&mut connection, request, is_stream, || end.first_byte = Some(begun.elapsed())).await;
+        let exchange =
+            exchange(&mut connection, request, is_stream, || end.first_byte = Some(begun.elapsed()));
+        let outcome = tokio::time::timeout(LASTING, exchange).await.unwrap_or(Err(Kind::Late));
         failure = outcome.err().map(|kind| {
             // An error status is the gateway's own first byte: the caller may try again.
             let after_first_byte = end.first_byte.is_some() && !matches!(kind, Kind::Status(..));
@@ -201,7 +210,6 @@ impl Kind {
     fn of(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut => Self::Late,
-            io::ErrorKind::ConnectionRefused => Self::Refused,
             kind => Self::Broken(kind.to_string()),
         }
     }
@@ -210,7 +218,7 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused => f.write_str("every edge refused the connection"),
+            Self::Refused => f.write_str("no edge took the connection"),
             Self::Broken(how) => write!(f, "connection broke: {how}"),
             Self::Late => f.write_str("nothing came in time"),
             Self::Status(status, code) => write!(f, "status {status} {code}"),
