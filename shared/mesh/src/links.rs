@@ -1,7 +1,8 @@
 //! One kept connection per node: dialled once however many ask, dropped when dead, tried again with growing patience.
 //!
 //! A failed dial is remembered for a while ([`MeshError::BackingOff`]), so that callers go elsewhere at once and a
-//! returning node meets no storm. Nobody who gives up waiting ends the dial that others wait for.
+//! returning node meets no storm. Nobody who gives up waiting ends the dial that others wait for, and nobody waits long
+//! for a node that has just failed: the dial goes on behind them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,9 @@ use crate::{Connection, Endpoint, Expect, MeshError, Purpose};
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest patience.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// How long a caller waits for a node whose last dial failed.
+const DOUBT: Duration = Duration::from_millis(300);
 
 /// Connections to nodes, for one purpose. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -36,7 +40,9 @@ struct Shared {
 struct Link {
     to: NodeAddr,
     live: Lock<Option<Connection>>,
-    dialling: Arc<Mutex<Failures>>,
+    failures: Lock<Failures>,
+    /// Held by the one that dials.
+    dialling: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -74,10 +80,17 @@ impl Links {
         if let Some(live) = link.live() {
             return Ok(live);
         }
-        let (links, host) = (self.clone(), self.shared.endpoint.host().clone());
+        let (links, host) = (self.clone(), self.shared.endpoint.host());
+        let doubtful = link.failures.lock().check(host.now())?;
         // The dial runs as its own task: it is not this caller's alone.
         let dial = host.spawn("mesh-dial", async move { links.dial(&link).await });
-        dial.await.unwrap_or_else(|_gone| Err(MeshError::Closed("the node is stopping".to_owned())))
+        let dialled = if doubtful {
+            let unreachable = Err(MeshError::Unreachable { remote: node.mesh });
+            host.timeout(DOUBT, dial).await.unwrap_or(Ok(unreachable))
+        } else {
+            dial.await
+        };
+        dialled.unwrap_or_else(|_gone| Err(MeshError::Closed("the node is stopping".to_owned())))
     }
 
     /// The kept connection to `node` if it is live; never dials.
@@ -120,35 +133,46 @@ impl Links {
 
     async fn dial(&self, link: &Link) -> Result<Connection, MeshError> {
         let host = self.shared.endpoint.host();
-        let mut failures = link.dialling.lock().await;
+        let _turn = link.dialling.lock().await;
         if let Some(live) = link.live() {
             return Ok(live);
         }
-        let now = host.now();
-        if now < failures.next_try {
-            let retry_in = failures.next_try.since(now);
-            return Err(MeshError::BackingOff { retry_in, last: failures.last.clone() });
-        }
+        link.failures.lock().check(host.now())?;
         let expect = Expect::node(&link.to);
-        match self.shared.endpoint.connect(link.to.mesh, &expect, self.shared.purpose).await {
+        let dialled = self.shared.endpoint.connect(link.to.mesh, &expect, self.shared.purpose).await;
+        let mut failures = link.failures.lock();
+        match &dialled {
             Ok(connection) => {
                 *failures = Failures::default();
                 *link.live.lock() = Some(connection.clone());
-                Ok(connection)
             }
             Err(error) => {
                 failures.count = failures.count.saturating_add(1);
                 failures.next_try = host.now() + pause(failures.count, host.random_u64());
                 failures.last = error.to_string();
-                Err(error)
             }
         }
+        dialled
+    }
+}
+
+impl Failures {
+    /// Whether the last dial failed.
+    ///
+    /// # Errors
+    /// [`MeshError::BackingOff`] while it is too early for the next.
+    fn check(&self, now: Mono) -> Result<bool, MeshError> {
+        if now < self.next_try {
+            let retry_in = self.next_try.since(now);
+            return Err(MeshError::BackingOff { retry_in, last: self.last.clone() });
+        }
+        Ok(self.count > 0)
     }
 }
 
 impl Link {
     fn new(to: NodeAddr) -> Self {
-        Self { to, live: Lock::default(), dialling: Arc::default() }
+        Self { to, live: Lock::default(), failures: Lock::default(), dialling: Mutex::default() }
     }
 
     fn live(&self) -> Option<Connection> {
