@@ -300,6 +300,12 @@ pub(crate) enum Pki {
         #[arg(long, default_value_t = 90)]
         days: u32,
     },
+    /// Make a key that seals providers' credentials at central; the newest seals, all in the file open
+    SealKey {
+        /// The file, for `seal_keys` of every central node
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// Show what certificates say
     Show {
         /// Certificates (PEM), or directories of them

@@ -40,6 +40,7 @@ fn perform(host: &Host, command: Pki) -> Outcome {
         Pki::Rotate { dir, credentials, trust_only, days, .. } => {
             credentials.iter().try_for_each(|of| rotate(host, &dir, of, trust_only, days_of(days)))
         }
+        Pki::SealKey { out } => seal_key(host, &out),
         Pki::Show { paths } => paths.iter().try_for_each(|path| show(host, path)),
     }
 }
@@ -79,6 +80,19 @@ pub(crate) fn listener(host: &Host, dir: &Path, names: &[String], to: &Path, val
     files::make_dir(to)?;
     let issued = pki::issue_listener(host, &authority, names, validity).map_err(cannot)?;
     store(to, &issued, LISTENER, LISTENER_KEY)
+}
+
+/// Makes a key that seals providers' credentials, in front of those that the file has: it seals, all open.
+pub(crate) fn seal_key(host: &Host, path: &Path) -> Outcome {
+    let kept = if path.exists() { files::read(path)? } else { String::new() };
+    let numbers = kept.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u32>().ok());
+    let number = numbers.max().map_or(1, |highest| highest.saturating_add(1));
+    files::write(path, &format!("{number} {}\n{kept}", random_hex(host)), Readers::Owner)
+}
+
+/// 256 random bits in hexadecimal.
+pub(crate) fn random_hex(host: &Host) -> String {
+    format!("{:032x}{:032x}", host.random_u128(), host.random_u128())
 }
 
 /// The authority of listeners, as callers trust it.

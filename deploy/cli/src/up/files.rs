@@ -46,7 +46,7 @@ pub(super) fn write(host: &Host, layout: &Layout, upstream: Option<&Upstream>) -
     let provider_key = secret(host, layout, "provider-key", "sk-demo-")?;
     let seal = layout.path("seal.keys");
     if !seal.exists() {
-        files::write(&seal, &format!("{}\n", random(host)), Readers::Owner)?;
+        pki::seal_key(host, &seal)?;
     }
     for central in &layout.centrals {
         files::make_dir(&layout.data(&central.name))?;
@@ -164,14 +164,9 @@ fn secret(host: &Host, layout: &Layout, name: &str, prefix: &str) -> Result<Stri
     if path.exists() {
         return Ok(files::read(&path)?.trim().to_owned());
     }
-    let secret = format!("{prefix}{}", random(host));
+    let secret = format!("{prefix}{}", pki::random_hex(host));
     files::write(&path, &format!("{secret}\n"), Readers::Owner)?;
     Ok(secret)
-}
-
-/// 256 random bits in hexadecimal.
-fn random(host: &Host) -> String {
-    format!("{:032x}{:032x}", host.random_u128(), host.random_u128())
 }
 
 #[cfg(test)]
@@ -185,6 +180,11 @@ mod tests {
         let first = write(&host, &layout, None).unwrap();
         let second = write(&host, &layout, None).unwrap();
         assert_eq!((first.key, first.provider_key), (second.key, second.provider_key));
+        for central in &layout.centrals {
+            let text = files::read(&layout.config(&central.name)).unwrap();
+            let config = ::central::config::Config::parse("central.toml", &text).unwrap();
+            assert_eq!((config.members.len(), config.admin), (3, central.admin));
+        }
         for edge in &layout.edges {
             let text = files::read(&layout.config(&edge.name)).unwrap();
             let config = ::edge::config::Config::parse("edge.toml", &text).unwrap();
