@@ -64,7 +64,7 @@ fn files_are_short_and_say_what_they_decide() {
             faults.push(format!("{} has {lines} lines", shown(&file)));
         }
         let doc = text.lines().find(|line| !line.starts_with("#!") && !line.is_empty()).unwrap_or_default();
-        if !doc.starts_with("//! ") || doc.len() < 20 {
+        if !is_test && (!doc.starts_with("//! ") || doc.len() < 10) {
             faults.push(format!("{} opens without a module doc", shown(&file)));
         }
     }
