@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use base::{Code, Mono, Tokens};
 use bytes::Bytes;
@@ -102,6 +103,21 @@ impl ReplyBody {
         self.bytes
     }
 
+    /// The caller left: ends the call and tells how it went. An answer that already said why it ended is complete; what
+    /// it used may still come, and is awaited for `grace`. Any other is cancelled at once.
+    pub async fn leave(mut self, grace: Duration) -> Tail {
+        let (host, awaits) = match &self.kind {
+            Kind::Local(local) => (local.shared.host.clone(), local.awaits_usage()),
+            Kind::Forwarded(forwarded) => (forwarded.host().clone(), forwarded.awaits_usage()),
+        };
+        if awaits {
+            let rest = async { while self.next().await.is_some() {} };
+            // Late or not, what came by now counts.
+            let _late = host.timeout(grace, rest).await;
+        }
+        self.tail()
+    }
+
     /// How the call went. Before the body's end: as if its caller left now.
     #[must_use]
     pub fn tail(&self) -> Tail {
@@ -122,6 +138,14 @@ impl Local {
             self.ended = Some(self.shared.host.now());
         }
         next
+    }
+
+    /// Whether the answer is whole but for what it used.
+    fn awaits_usage(&self) -> bool {
+        match &self.content {
+            Flow::Whole(..) => false,
+            Flow::Events(events) => events.complete() && events.ended().is_none() && events.usage().is_none(),
+        }
     }
 
     fn tail(&self) -> Tail {

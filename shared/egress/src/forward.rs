@@ -5,7 +5,8 @@ use std::task::{Context, Poll, ready};
 
 use base::Code;
 use bytes::{Bytes, BytesMut};
-use dialect::sse;
+use dialect::openai::Meter;
+use dialect::sse::{self, Splitter};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mesh::{Connection, Frame, MeshError, Receiver, Sender};
 use wire::call::{CallHead, Failure, ReplyHead, Tail};
@@ -26,6 +27,8 @@ pub(crate) struct Forwarded {
     limit: Limit,
     /// An item that may go on in the next frame.
     part: BytesMut,
+    /// The item handed on last; it tells whether the answer said why it ended.
+    last: Bytes,
     stream: bool,
     end: Option<Result<Tail, Code>>,
 }
@@ -66,8 +69,8 @@ impl Egress {
             Ok(Ok(Begun::Failed(failed))) => Err(failed),
             Ok(Ok(Begun::Reply(head))) => {
                 let limit = Limit { timer: Timer::new(host.clone()), limits };
-                let part = BytesMut::new();
-                let body = Forwarded { sender: Some(sender), receiver, limit, part, stream, end: None };
+                let (part, last) = (BytesMut::new(), Bytes::new());
+                let body = Forwarded { sender: Some(sender), receiver, limit, part, last, stream, end: None };
                 let headers = headers(&head);
                 Ok(Reply { status: head.status, headers, body: ReplyBody::forwarded(body) })
             }
@@ -122,6 +125,7 @@ impl Forwarded {
             match frame {
                 Poll::Ready(Ok(Some(frame))) => {
                     if let Some(item) = self.take(frame) {
+                        self.last = item.clone();
                         return Poll::Ready(Some(item));
                     }
                 }
@@ -168,13 +172,31 @@ impl Forwarded {
         self.end = Some(end);
     }
 
+    pub(crate) const fn host(&self) -> &seam::Host {
+        self.limit.timer.host()
+    }
+
+    /// Whether the answer is whole but for its tail.
+    pub(crate) fn awaits_usage(&self) -> bool {
+        self.end.is_none() && self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
+        if !self.stream {
+            return false;
+        }
+        let (mut meter, mut splitter) = (Meter::new(false), Splitter::new(usize::MAX));
+        splitter.push(&self.last, |event| meter.judge(event), drop).is_ok() && meter.complete()
+    }
+
     pub(crate) fn tail(&self) -> Tail {
         let (outcome, code) = match &self.end {
             Some(Ok(tail)) => return tail.clone(),
-            Some(Err(code)) => (Outcome::Cut, *code),
-            None => (Outcome::CallerGone, Code::CallerGone),
+            Some(Err(code)) => (Outcome::Cut, Some(*code)),
+            None if self.is_whole() => (Outcome::Complete, None),
+            None => (Outcome::CallerGone, Some(Code::CallerGone)),
         };
-        Tail { outcome, code: Some(code), usage: None, reached_upstream: true, hops: Vec::new() }
+        Tail { outcome, code, usage: None, reached_upstream: true, hops: Vec::new() }
     }
 }
 

@@ -51,6 +51,10 @@ impl Timer {
         Self { host, sleep: None, rings: Mono::FAR }
     }
 
+    pub(crate) const fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Ready when `due` is past.
     pub(crate) fn poll_past(&mut self, due: Mono, cx: &mut Context<'_>) -> Poll<()> {
         loop {

@@ -6,6 +6,7 @@ mod failing;
 mod keeping;
 mod mesh;
 mod network;
+mod secured;
 mod streaming;
 
 use std::sync::Arc;

@@ -51,13 +51,33 @@ async fn leaving_mid_stream_closes_the_connection() {
     assert_eq!((egress.instances()[0].outstanding, egress.instances()[0].serving), (0, true));
 }
 
-/// Case B109.
+/// Case B109: the usage that follows the finish is awaited for a moment.
 #[tokio::test(start_paused = true)]
 async fn leaving_after_the_finish_is_no_failure() {
+    let late = Step::Wait(Duration::from_millis(200));
+    for (last, known) in [(chunk(USAGE), true), (Step::Hang, false)] {
+        let net = network::Memory::new();
+        let steps = vec![sent(STREAM), chunk(FINISH), late.clone(), last];
+        let fake = Fake::start(&net, move |_request| steps.clone()).await;
+        let egress = egress(&net.host(), &[&fake]);
+        let mut reply = ask(&egress, true).await.unwrap();
+        reply.body.next().await.unwrap();
+        let begun = net.host().now();
+        let tail = reply.body.leave(Duration::from_millis(500)).await;
+        assert_eq!((tail.outcome, tail.usage.is_some()), (Outcome::Complete, known));
+        assert!(net.host().now().since(begun) < Duration::from_millis(510));
+        assert_eq!(egress.instances()[0].outstanding, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_before_the_finish_waits_for_nothing() {
     let net = network::Memory::new();
-    let fake = Fake::start(&net, |_request| vec![sent(STREAM), chunk(FINISH), Step::Hang]).await;
-    let egress = egress(&net.host(), &[&fake]);
-    let mut reply = ask(&egress, true).await.unwrap();
+    let fake = Fake::start(&net, |_request| vec![sent(STREAM), chunk(TEXT), Step::Hang]).await;
+    let mut reply = ask(&egress(&net.host(), &[&fake]), true).await.unwrap();
     reply.body.next().await.unwrap();
-    assert_eq!(reply.body.tail().outcome, Outcome::Complete);
+    let begun = net.host().now();
+    assert_eq!(reply.body.leave(Duration::from_millis(500)).await.outcome, Outcome::CallerGone);
+    assert_eq!(net.host().now(), begun);
+    fake.left().await;
 }

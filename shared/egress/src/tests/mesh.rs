@@ -101,6 +101,24 @@ async fn leaving_cancels_the_call_at_the_other_node() {
 }
 
 #[tokio::test]
+async fn leaving_after_the_finish_still_learns_what_was_used() {
+    let host = Host::real();
+    let script = |_request| {
+        let late = Step::Wait(Duration::from_millis(50));
+        vec![sent(STREAM), chunk(TEXT), chunk(FINISH), late, chunk(USAGE), chunk(DONE), sent(LAST_CHUNK)]
+    };
+    let fake = Fake::start_on(&host, script).await;
+    let (connection, _serving) = connected(&host, &fake).await;
+    let mut reply = forward(&host, &connection, true).await.unwrap();
+    let mut got = Vec::new();
+    while !got.ends_with(FINISH.as_bytes()) {
+        got.extend(reply.body.next().await.unwrap());
+    }
+    let tail = reply.body.leave(Duration::from_secs(5)).await;
+    assert_eq!((tail.outcome, tail.usage.is_some()), (Outcome::Complete, true));
+}
+
+#[tokio::test]
 async fn losing_the_other_node_mid_stream_is_a_cut() {
     let host = Host::real();
     let fake = Fake::start_on(&host, |_request| vec![sent(STREAM), chunk(TEXT), Step::Hang]).await;
