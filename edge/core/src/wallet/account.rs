@@ -20,6 +20,8 @@ pub(super) struct Account {
     pub(super) settled: bool,
     /// The row last sent, and when.
     pub(super) told: Option<(UsageRow, Mono)>,
+    /// Rows sent and not answered.
+    pub(super) unanswered: u32,
 }
 
 /// What a journal record says of an account.
@@ -43,6 +45,7 @@ impl Account {
             keep: None,
             settled: false,
             told: None,
+            unanswered: 0,
         }
     }
 

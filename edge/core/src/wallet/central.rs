@@ -133,6 +133,12 @@ impl Wallet {
             .collect()
     }
 
+    /// Whether central closed every incarnation and none is current.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.current.is_none() && self.former.is_empty()
+    }
+
     /// Central closed an incarnation for ever.
     pub fn closed(&mut self, incarnation: Incarnation) {
         if self.former.remove(&incarnation).is_some() {
@@ -143,6 +149,12 @@ impl Wallet {
     /// Records to make durable, in this order.
     pub fn records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.outbox)
+    }
+
+    /// Whether records wait to be made durable.
+    #[must_use]
+    pub const fn has_records(&self) -> bool {
+        !self.outbox.is_empty()
     }
 
     /// A record is durable, and so are all before it.

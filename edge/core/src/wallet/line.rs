@@ -228,6 +228,7 @@ impl Line {
         if let Some(account) = self.account(row.window) {
             account.grant(row.granted);
             account.keep = row.keep;
+            account.unanswered = account.unanswered.saturating_sub(1);
         }
         let is_open = self.open.as_ref().is_some_and(|(window, _account)| *window == row.window);
         if is_open && open {
@@ -312,7 +313,7 @@ impl Line {
         self.introduced = None;
         let open = self.open.iter_mut().map(|(_window, account)| account);
         for account in open.chain(self.closing.values_mut()) {
-            account.told = None;
+            (account.told, account.unanswered) = (None, 0);
         }
     }
 
@@ -347,17 +348,20 @@ fn row(budget: BudgetId, window: WindowId, account: &Account, want: Amount, wait
     UsageRow { budget, window, spent, returned, want, waiting }
 }
 
-/// The row, when it differs from what was told or is to be repeated.
+/// The row, when it differs from what was told, is to be repeated, or was told and not answered in time.
 fn due(account: &mut Account, row: UsageRow, now: Mono, repeat: Option<Duration>) -> Option<UsageRow> {
-    let due = match (account.told, repeat) {
-        (Some((told, _at)), None) => told != row,
-        (Some((told, at)), Some(after)) => told != row || now.since(at) >= after,
-        (None, _) => true,
+    let (told, since) = match account.told {
+        Some((told, at)) => (told == row, now.since(at)),
+        None => (false, Duration::ZERO),
     };
-    due.then(|| {
-        account.told = Some((row, now));
-        row
-    })
+    let overdue = account.unanswered > 0 && since >= REPEAT;
+    if told && !overdue && repeat.is_none_or(|after| since < after) {
+        return None;
+    }
+    // What was overdue is taken for lost.
+    account.unanswered = if overdue { 1 } else { account.unanswered.saturating_add(1) };
+    account.told = Some((row, now));
+    Some(row)
 }
 
 /// `amount` times `tenths` / 10.
