@@ -1,0 +1,242 @@
+//! The edge's session with central: one control stream to the nearest central node that can serve it.
+//!
+//! Decided here: which central node to attach to, when to leave it for another, and what an edge without central does
+//! (it serves on from its last snapshot and from what its journal proves). What is said in a session is
+//! [`session`]'s; how a snapshot is kept on disk is [`saved`]'s. A process whose identity was taken by a newer one ends
+//! with [`LinkError::Superseded`].
+
+mod pump;
+mod saved;
+mod session;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::{Mono, Name, Role};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use mesh::{Connection, Expect, Links, MeshError, Purpose};
+use seam::{Host, Stop};
+use wire::control::NodeAddr;
+
+use crate::purse::Purse;
+use crate::snapshot::Snapshots;
+use session::Session;
+
+/// A central node that does not answer a dial within this time is tried again after others.
+const DIAL: Duration = Duration::from_millis(800);
+/// After the first central node answered, others may still answer within this time and be nearer.
+const RACE: Duration = Duration::from_millis(30);
+/// Pause between rounds over all central nodes.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Without central for this long after the start, the journal's newest incarnation is taken up again.
+const ALONE: Duration = Duration::from_secs(1);
+/// Leaving in good order takes at most this long.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// What a link is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Mesh endpoints of central nodes to begin with.
+    pub seeds: Vec<SocketAddr>,
+    /// Where other nodes reach this one's mesh endpoint.
+    pub advertise: SocketAddr,
+    /// The directory that keeps the last snapshot.
+    pub data: PathBuf,
+}
+
+/// Why a link ended for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// Another process registered with this node's identity; this one must stop admitting calls and exit.
+    #[error("another process runs with this node's identity and took over")]
+    Superseded,
+}
+
+/// The link to central.
+#[derive(Debug)]
+pub struct Link {
+    host: Host,
+    links: Links,
+    options: Options,
+    session: Session,
+}
+
+/// How one session ended.
+#[derive(Debug)]
+enum Ended {
+    /// Asked to stop, and left in good order or in time.
+    Left,
+    /// The identity was taken.
+    Superseded,
+    /// Anything else; another session is tried.
+    Lost(String),
+}
+
+impl Link {
+    /// A link that has not yet begun. Reads the snapshot kept on disk and puts it in force.
+    pub async fn open(
+        host: &Host,
+        links: Links,
+        options: Options,
+        snapshots: Snapshots,
+        purse: Purse,
+    ) -> Self {
+        let path = snapshot_path(&options.data);
+        saved::restore(host, &path, &snapshots, &purse).await;
+        let session = Session::new(host, options.advertise, snapshots, purse);
+        Self { host: host.clone(), links, options, session }
+    }
+
+    /// Keeps a session with central until asked to stop, then leaves in good order. All calls should have settled by
+    /// then.
+    ///
+    /// # Errors
+    /// [`LinkError::Superseded`]: the node must stop admitting calls and exit.
+    pub async fn run(self, stop: Stop) -> Result<(), LinkError> {
+        let saver = saved::keep(&self.host, &snapshot_path(&self.options.data), self.session.snapshots());
+        let attach = async {
+            loop {
+                if let Some(result) = self.attach(&stop).await {
+                    return result;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            result = attach => result,
+            never = saver => match never {},
+            never = self.watch_loneliness() => match never {},
+            never = self.keep_neighbours() => match never {},
+        }
+    }
+
+    /// One round: dials central nodes, attaches to the nearest. `Some`: the link ends.
+    async fn attach(&self, stop: &Stop) -> Option<Result<(), LinkError>> {
+        let found = tokio::select! {
+            biased;
+            () = stop.wanted() => return Some(Ok(())),
+            found = self.nearest() => found,
+        };
+        for connection in found {
+            let node = connection.peer().node.clone();
+            let ended = self.serve(&connection, stop).await;
+            self.session.ended();
+            match ended {
+                Ended::Left => return Some(Ok(())),
+                Ended::Superseded => return Some(Err(LinkError::Superseded)),
+                Ended::Lost(why) => tracing::warn!(central = %node, %why, "the session with central ended"),
+            }
+            if stop.is_wanted() {
+                return Some(Ok(()));
+            }
+        }
+        tokio::select! {
+            biased;
+            () = stop.wanted() => Some(Ok(())),
+            () = self.host.sleep(PAUSE) => None,
+        }
+    }
+
+    async fn serve(&self, connection: &Connection, stop: &Stop) -> Ended {
+        let session = pump::run(&self.host, &self.session, connection);
+        tokio::pin!(session);
+        tokio::select! {
+            biased;
+            ended = &mut session => return ended,
+            () = stop.wanted() => {}
+        }
+        self.session.leave();
+        match self.host.timeout(LEAVE, session).await {
+            Ok(ended) => ended,
+            Err(seam::Late) => {
+                tracing::warn!("left central before everything was acknowledged; the next start reports it");
+                Ended::Left
+            }
+        }
+    }
+
+    /// Connections to central nodes, the nearest first. Empty when none answered.
+    async fn nearest(&self) -> Vec<Connection> {
+        let mut dials: FuturesUnordered<_> = self.targets().into_iter().map(|to| self.dial(to)).collect();
+        let mut found: Vec<Connection> = Vec::new();
+        let mut until = self.host.now() + DIAL;
+        while let Ok(Some(dialled)) = self.host.timeout(until.since(self.host.now()), dials.next()).await {
+            match dialled {
+                Ok(connection) => {
+                    until = until.min(self.host.now() + RACE);
+                    found.push(connection);
+                }
+                Err(error) => tracing::debug!(%error, "a central node does not answer"),
+            }
+        }
+        found.sort_by_key(|connection| (connection.rtt(), connection.peer().node.clone()));
+        found.dedup_by_key(|connection| connection.peer().node.clone());
+        found
+    }
+
+    async fn dial(&self, target: Target) -> Result<Connection, MeshError> {
+        match target {
+            Target::Node(node) => self.links.connect(&node).await,
+            Target::Seed(at) => {
+                self.links.endpoint().connect(at, &Expect::role(Role::Central), Purpose::Calls).await
+            }
+        }
+    }
+
+    /// Central nodes by name where known, else the seeds.
+    fn targets(&self) -> Vec<Target> {
+        let nodes = self.session.snapshots().nodes();
+        let known: Vec<Target> =
+            nodes.iter().filter(|node| node.role == Role::Central).cloned().map(Target::Node).collect();
+        let seeds = self
+            .options
+            .seeds
+            .iter()
+            .copied()
+            .filter(|seed| !nodes.iter().any(|node| node.role == Role::Central && node.mesh == *seed));
+        known.into_iter().chain(seeds.map(Target::Seed)).collect()
+    }
+
+    /// After a start without central, spends what the journal proves.
+    async fn watch_loneliness(&self) -> std::convert::Infallible {
+        self.host.sleep(ALONE).await;
+        if self.session.take_up_journal() {
+            tracing::warn!("central is away: spending what the journal proves to be left");
+        }
+        std::future::pending().await
+    }
+
+    /// Keeps a connection to every central node, so that its distance is known and changing over is quick.
+    async fn keep_neighbours(&self) -> std::convert::Infallible {
+        let mut next: Mono = self.host.now();
+        loop {
+            next = next + Duration::from_secs(1);
+            self.host.sleep_until(next).await;
+            let nodes = self.session.snapshots().nodes();
+            for node in nodes.iter().filter(|node| node.role == Role::Central) {
+                let (links, node) = (self.links.clone(), node.clone());
+                drop(self.host.spawn("neighbour", async move { links.connect(&node).await.is_ok() }));
+            }
+            self.session.heard(self.links.rtts());
+        }
+    }
+}
+
+/// A central node to dial.
+#[derive(Clone, Debug)]
+enum Target {
+    Node(NodeAddr),
+    Seed(SocketAddr),
+}
+
+fn snapshot_path(data: &Path) -> PathBuf {
+    data.join("snapshot")
+}
+
+/// Round trips to nodes.
+type Distances = Vec<(Name, Duration)>;
+
+#[cfg(test)]
+mod tests;

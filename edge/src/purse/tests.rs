@@ -1,0 +1,207 @@
+//! The purse on a real disk, with central played by the ledger in place.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use base::{Amount, BudgetId, Era, Incarnation, Name, RequestId, Unit};
+use central_core::ledger::{Ledger, Registered};
+use seam::{Bound, Host, Stopper};
+use wire::catalog::{Budget, Scope, Window};
+use wire::control::Welcome;
+use wire::ledger::Outcome;
+
+use super::{Payer, Purse, Refusal, StorageError};
+use crate::spool::tests::receipt;
+
+const BUDGET: BudgetId = BudgetId(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_its_first_credit_and_leaves_one_receipt() {
+    let world = World::new(100).await;
+    let (hold, ()) = tokio::join!(world.hold(10), world.exchange());
+    let receipt = hold.unwrap().settle(receipt(1), &[(BUDGET, Amount(7))]);
+    assert_eq!(receipt.charges[0].amount, Amount(7));
+    world.settled().await;
+    world.exchange().await;
+    assert_eq!(world.row(), (Amount(7), true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_hold_is_charged_in_full() {
+    let world = World::new(100).await;
+    let (hold, ()) = tokio::join!(world.hold(10), world.exchange());
+    drop(hold.unwrap());
+    world.settled().await;
+    let batch = world.purse.batch(Incarnation(1), 0, 10).unwrap();
+    assert_eq!(batch.receipts[0].outcome, Outcome::Lost);
+    assert_eq!(batch.receipts[0].charges[0].amount, Amount(10));
+    assert_eq!(world.purse.open_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_leaves_the_queue_leaves_nothing_held() {
+    let world = World::new(100).await;
+    {
+        let hold = world.hold(10);
+        tokio::pin!(hold);
+        assert!(futures_util::poll!(&mut hold).is_pending());
+        world.exchange().await;
+        // Decided in the meantime, and never looked at.
+    }
+    assert_eq!(world.purse.open_calls(), 0);
+    assert!(world.purse.batch(Incarnation(1), 0, 10).is_none());
+    world.host.sleep(Duration::from_secs(3)).await;
+    world.exchange().await;
+    let row = world.ledger.lock().check().remove(0);
+    assert_eq!((row.outstanding, row.receipts), (Amount::ZERO, Amount::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_central_a_call_is_refused_within_a_second() {
+    let world = World::new(100).await;
+    let start = world.host.now();
+    assert_eq!(world.hold(10).await.unwrap_err(), Refusal::Unavailable { budget: BUDGET });
+    assert!(world.host.now().since(start) <= Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_without_central_spends_what_the_journal_proves_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::at(dir.path(), 100).await;
+    let (hold, ()) = tokio::join!(world.hold(10), world.exchange());
+    let hold = hold.unwrap();
+    world.settled().await;
+    let ceiling = world.ceiling();
+    // The process dies with the call in flight: what it cost may be anything up to the ceiling.
+    std::mem::forget(hold);
+    let (host, ledger) = world.die().await;
+
+    let (purse, keeper) = Purse::open(&host, dir.path()).await.unwrap();
+    let (stopper, stop) = Stopper::new();
+    let keeping = host.spawn("keeper", keeper.run(stop)).bound();
+    purse.install(&budgets(100));
+    assert!(purse.adopt());
+    let granted = ledger.lock().check().remove(0).granted;
+    let rest = u64::try_from(granted).unwrap() - ceiling.0;
+    if rest > 0 {
+        let again = World { host: host.clone(), purse: purse.clone(), ledger, stopper, _keeping: keeping };
+        assert!(again.hold(rest).await.is_ok());
+        assert!(again.hold(1).await.is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_process_cannot_open_the_same_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let _world = World::at(dir.path(), 100).await;
+    let second = Purse::open(&Host::real(), dir.path()).await.unwrap_err();
+    assert!(matches!(second, StorageError::Wal(wal::WalError::Locked(_))), "{second}");
+}
+
+struct World {
+    host: Host,
+    purse: Purse,
+    ledger: seam::Lock<Ledger>,
+    stopper: Stopper,
+    _keeping: Bound<Result<(), StorageError>>,
+}
+
+impl World {
+    async fn new(limit: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self::at(&dir.keep(), limit).await
+    }
+
+    async fn at(dir: &Path, limit: u64) -> Self {
+        let host = Host::real();
+        let (purse, keeper) = Purse::open(&host, dir).await.unwrap();
+        let (stopper, stop) = Stopper::new();
+        let keeping = host.spawn("keeper", keeper.run(stop)).bound();
+        let mut ledger = Ledger::default();
+        for budget in budgets(limit).values() {
+            ledger.set_budget(budget);
+        }
+        let registered = ledger.register(&edge(), 1, None, None);
+        let Registered::Welcome { incarnation, .. } = registered else { panic!("{registered:?}") };
+        purse.install(&budgets(limit));
+        purse.welcome(&Welcome { level: 1, era: Era(0), incarnation });
+        Self { host, purse, ledger: seam::Lock::new(ledger), stopper, _keeping: keeping }
+    }
+
+    async fn hold(&self, amount: u64) -> Result<super::Hold, Refusal> {
+        let payer = Payer {
+            tenant: "acme".parse().unwrap(),
+            app: "app".parse().unwrap(),
+            key: "key".parse().unwrap(),
+            region: "eu".parse().unwrap(),
+        };
+        self.purse.hold(RequestId(1), payer, &[(BUDGET, Amount(amount))]).await
+    }
+
+    /// Several round trips with central.
+    async fn exchange(&self) {
+        for _round in 0..4 {
+            self.host.sleep(Duration::from_millis(20)).await;
+            self.settled().await;
+            let Some(report) = self.purse.report() else { continue };
+            let grants = self.ledger.lock().report(self.host.wall(), &[(edge(), report)]);
+            for (_edge, grants) in grants {
+                self.purse.granted(&grants);
+            }
+            for (incarnation, from) in self.purse.unsent() {
+                let Some(batch) = self.purse.batch(incarnation, from, 100) else { continue };
+                let next = self.ledger.lock().receipts(&edge(), &batch).next;
+                self.purse.applied(incarnation, next);
+            }
+        }
+    }
+
+    /// Waits for the disk.
+    async fn settled(&self) {
+        self.host.sleep(Duration::from_millis(10)).await;
+        let path = tempfile::NamedTempFile::new().unwrap();
+        self.host.disk().read(path.path()).await.unwrap();
+        self.host.sleep(Duration::from_millis(10)).await;
+    }
+
+    fn row(&self) -> (Amount, bool) {
+        let row = self.ledger.lock().check().remove(0);
+        (row.receipts, row.balanced)
+    }
+
+    /// The highest ceiling in the journal.
+    fn ceiling(&self) -> Amount {
+        let image = self.purse.shared.state.lock().wallet.image();
+        let ceilings = image.iter().filter_map(|record| match record {
+            edge_core::wallet::Record::Mark(mark) => Some(mark.ceiling),
+            _other => None,
+        });
+        ceilings.max().unwrap_or_default()
+    }
+
+    async fn die(self) -> (Host, seam::Lock<Ledger>) {
+        let Self { host, ledger, stopper, _keeping: keeping, .. } = self;
+        stopper.stop();
+        keeping.await.unwrap().unwrap();
+        (host, ledger)
+    }
+}
+
+fn edge() -> Name {
+    "edge-1".parse().unwrap()
+}
+
+fn budgets(limit: u64) -> BTreeMap<Name, Budget> {
+    let name: Name = "daily".parse().unwrap();
+    let budget = Budget {
+        id: BUDGET,
+        name: name.clone(),
+        scope: Scope::Key("key".parse().unwrap()),
+        unit: Unit::Requests,
+        window: Window::Total,
+        limit: Amount(limit),
+        horizon_ms: 60_000,
+    };
+    [(name, budget)].into()
+}
