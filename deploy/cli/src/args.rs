@@ -203,7 +203,7 @@ pub(crate) struct Node {
     #[arg(long)]
     pub(crate) config: PathBuf,
     /// Which logs, such as info,mesh=debug
-    #[arg(long, default_value = "info")]
+    #[arg(long, default_value = "info,openraft=error")]
     pub(crate) log: String,
     /// Logs as JSON, one object a line
     #[arg(long)]

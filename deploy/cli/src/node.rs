@@ -1,5 +1,6 @@
 //! A node as a process: a runtime, a host, and a stop that follows signals.
 
+use std::error::Error;
 use std::future::Future;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -36,8 +37,12 @@ pub(crate) fn edge(arguments: &Node) -> Outcome {
 /// Runs a central node until it is told to stop.
 pub(crate) fn central(arguments: &Node) -> Outcome {
     logs(arguments)?;
-    let _config = central_config(&arguments.config)?;
-    Err(Failure::failed("central nodes cannot run yet"))
+    let config = central_config(&arguments.config)?;
+    block_on(async {
+        let host = Host::real();
+        let stop = signals(&host, arguments.until_eof)?.stop;
+        central::node::run(host, config, stop).await.map_err(|error| failed(&error))
+    })
 }
 
 /// Reads a node's configuration file and tells every mistake.
@@ -64,6 +69,17 @@ fn edge_config(file: &Path) -> Result<edge::config::Config, Failure> {
 fn central_config(file: &Path) -> Result<central::config::Config, Failure> {
     central::config::Config::parse(&file.display().to_string(), &files::read(file)?)
         .map_err(|error| Failure::new(Exit::Invalid, error))
+}
+
+/// A node's error with its causes.
+fn failed(error: &dyn Error) -> Failure {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(under) = cause {
+        told.push_str(&format!(": {under}"));
+        cause = under.source();
+    }
+    Failure::failed(told)
 }
 
 fn logs(arguments: &Node) -> Outcome {

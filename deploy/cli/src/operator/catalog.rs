@@ -15,7 +15,7 @@ use crate::{files, out};
 
 pub(super) async fn plan(admin: &Admin, given: &args::Files) -> Outcome {
     let planned: Planned = admin.post("/v1/plan", &request(given, "", None)?).await?;
-    out::raw(&planned.text);
+    out::line(planned.text.trim_end());
     if planned.faults.is_empty() {
         return Ok(());
     }
@@ -119,7 +119,10 @@ fn source(path: &Path) -> Result<Source, Failure> {
 }
 
 fn say(changed: &Changed) {
-    out::raw(&changed.text);
+    let text = changed.text.trim_end();
+    if !text.is_empty() {
+        out::line(text);
+    }
     match changed.changed {
         true => out::line(format_args!("epoch {} is in force", changed.epoch)),
         false => out::line(format_args!("nothing to change; epoch {} stays in force", changed.epoch)),

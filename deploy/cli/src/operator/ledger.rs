@@ -50,7 +50,7 @@ fn show(ledger: &Ledger) {
         ]);
     }
     if table.is_empty() {
-        return out::line("there are no budgets");
+        return out::line("nothing was granted from any budget yet");
     }
     out::raw(&table.text(0));
 }

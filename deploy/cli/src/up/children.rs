@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use seam::{Host, Stop};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 use super::files::Written;
 use super::layout::Layout;
@@ -38,6 +38,8 @@ struct Planned {
 struct Running {
     name: String,
     process: Child,
+    /// Kept apart: waiting for a process closes the input it still has.
+    input: Option<ChildStdin>,
     log: PathBuf,
 }
 
@@ -81,7 +83,7 @@ impl Children {
     }
 
     fn start(&self, planned: Planned) -> Result<Running, Failure> {
-        let process = Command::new(&self.executable)
+        let mut process = Command::new(&self.executable)
             .args(&planned.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -90,7 +92,8 @@ impl Children {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| Failure::failed(format!("cannot start {}: {error}", planned.name)))?;
-        Ok(Running { name: planned.name, process, log: planned.log })
+        let input = process.stdin.take();
+        Ok(Running { name: planned.name, process, input, log: planned.log })
     }
 
     /// The process of a node.
@@ -142,7 +145,7 @@ impl Children {
 impl Running {
     /// Closes the pipe that the process watches: it drains and stops, as on SIGTERM.
     fn ask_to_stop(&mut self) {
-        drop(self.process.stdin.take());
+        drop(self.input.take());
     }
 }
 
