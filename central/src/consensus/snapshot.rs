@@ -77,6 +77,7 @@ fn section(mut bytes: Bytes, wanted: u16) -> Result<Bytes, BadSnapshot> {
     if bytes.split_to(MAGIC.len()) != MAGIC.as_slice() || bytes.get_u16_le() != FORMAT {
         return Err(BadSnapshot::Format);
     }
+    let mut found = None;
     for _ in 0..bytes.get_u16_le() {
         if bytes.len() < SECTION_HEADER {
             return Err(BadSnapshot::Short);
@@ -91,13 +92,13 @@ fn section(mut bytes: Bytes, wanted: u16) -> Result<Bytes, BadSnapshot> {
             return Err(BadSnapshot::Damaged(id));
         }
         match id {
-            found if found == wanted => return Ok(payload),
+            this if this == wanted => found = Some(payload),
             META | STATE => {}
             unknown if unknown & MUST_UNDERSTAND != 0 => return Err(BadSnapshot::Unknown(unknown)),
             _skipped => {}
         }
     }
-    Err(BadSnapshot::Missing(wanted))
+    found.ok_or(BadSnapshot::Missing(wanted))
 }
 
 #[cfg(test)]
