@@ -105,7 +105,7 @@ impl Sessions {
         if self.shared.table.lock().is_live(edge)
             && let Some(payload) = encoded(message)
         {
-            self.shared.table.lock().send(edge, payload);
+            self.shared.table.lock().send(edge, &payload);
         }
     }
 

@@ -36,7 +36,7 @@ struct Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.sessions.shared.table.lock().detach(&self.edge, self.serial);
+        self.sessions.shared.table.lock().detach(&self.edge, self.boot, self.serial);
     }
 }
 
@@ -189,10 +189,10 @@ fn heard(live: &Live, said: ToCentral) {
         ToCentral::Final(report) => settlement(live, Command::Final { edge: live.edge.clone(), report }),
         ToCentral::Applied { stamp, epoch } => {
             let note = |told: &mut super::Attached| told.applied = Some((stamp, epoch));
-            sessions.table.lock().told(&live.edge, live.serial, note);
+            sessions.table.lock().told(&live.edge, live.boot, note);
         }
         ToCentral::Health(health) => {
-            sessions.table.lock().told(&live.edge, live.serial, |told| told.health = health);
+            sessions.table.lock().told(&live.edge, live.boot, |told| told.health = health);
         }
         ToCentral::Hello(_again) => tracing::debug!(edge = %live.edge, "an edge said hello twice"),
         // Its reader ends the session.

@@ -7,6 +7,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use wire::control::Health;
 
+/// Processes of one edge that may have a session at once: the newest, and one or more that do not know it yet.
+const PROCESSES: usize = 4;
+
 /// A message on its way to an edge.
 #[derive(Clone, Debug)]
 pub(super) enum Outgoing {
@@ -46,7 +49,6 @@ pub(crate) struct Attached {
 #[derive(Debug)]
 struct Session {
     serial: u64,
-    boot: u64,
     have: Option<(Stamp, Epoch)>,
     queue: mpsc::Sender<Outgoing>,
     /// `None` until its registration committed.
@@ -60,7 +62,8 @@ pub(super) type Whole = (Bytes, Stamp, Epoch);
 #[derive(Debug, Default)]
 pub(super) struct Table {
     serial: u64,
-    sessions: BTreeMap<Name, Session>,
+    /// By edge and process: an older process hears that it must stop, and only the newest is live.
+    sessions: BTreeMap<(Name, u64), Session>,
 }
 
 /// Who attaches.
@@ -73,7 +76,7 @@ pub(super) struct Newcomer {
 }
 
 impl Table {
-    /// Takes a session in, in the place of the edge's earlier one; the serial tells it from later ones.
+    /// Takes a session in, in the place of the process's earlier one; the serial tells it from later ones.
     pub(super) fn attach(&mut self, who: Newcomer, queue: mpsc::Sender<Outgoing>) -> u64 {
         self.serial += 1;
         let told = Attached {
@@ -82,23 +85,35 @@ impl Table {
             applied: who.have,
             health: Health::default(),
         };
-        let session =
-            Session { serial: self.serial, boot: who.boot, have: who.have, queue, given: None, told };
+        let of_edge = || self.of(&who.edge).map(|(boot, session)| (session.serial, boot));
+        if of_edge().count() >= PROCESSES
+            && let Some((_serial, boot)) = of_edge().min()
+        {
+            self.sessions.remove(&(who.edge.clone(), boot));
+        }
+        let session = Session { serial: self.serial, have: who.have, queue, given: None, told };
         // Dropping the earlier session's queue ends it.
-        drop(self.sessions.insert(who.edge, session));
+        drop(self.sessions.insert((who.edge, who.boot), session));
         self.serial
     }
 
-    pub(super) fn detach(&mut self, edge: &Name, serial: u64) {
-        if self.sessions.get(edge).is_some_and(|session| session.serial == serial) {
-            self.sessions.remove(edge);
+    /// The sessions of an edge, by process.
+    fn of(&self, edge: &Name) -> impl Iterator<Item = (u64, &Session)> {
+        let all = (edge.clone(), 0)..=(edge.clone(), u64::MAX);
+        self.sessions.range(all).map(|((_edge, boot), session)| (*boot, session))
+    }
+
+    pub(super) fn detach(&mut self, edge: &Name, boot: u64, serial: u64) {
+        let process = (edge.clone(), boot);
+        if self.sessions.get(&process).is_some_and(|session| session.serial == serial) {
+            self.sessions.remove(&process);
         }
     }
 
     /// What the edge has whose session waits for its registration; `None` when no such session is here.
     #[expect(clippy::option_option, reason = "an edge may have nothing, and a session may not be here")]
     pub(super) fn waiting(&self, edge: &Name, boot: u64) -> Option<Option<(Stamp, Epoch)>> {
-        self.sessions.get(edge).filter(|session| session.boot == boot).map(|session| session.have)
+        self.sessions.get(&(edge.clone(), boot)).map(|session| session.have)
     }
 
     pub(super) fn begin(
@@ -108,51 +123,57 @@ impl Table {
         given: Given,
         messages: impl Iterator<Item = Bytes>,
     ) {
-        let Some(session) = self.sessions.get_mut(edge).filter(|session| session.boot == boot) else {
-            return;
-        };
+        let process = (edge.clone(), boot);
+        let Some(session) = self.sessions.get_mut(&process) else { return };
         session.given = Some(given);
         for message in messages {
-            self.send(edge, message);
+            self.hand(&process, message);
+        }
+    }
+
+    /// Hands a message to the edge's live session, if there is one here.
+    pub(super) fn send(&mut self, edge: &Name, message: &Bytes) {
+        let live = self.of(edge).filter(|(_boot, session)| session.given.is_some());
+        let boots: Vec<u64> = live.map(|(boot, _session)| boot).collect();
+        for boot in boots {
+            self.hand(&(edge.clone(), boot), message.clone());
         }
     }
 
     pub(super) fn is_live(&self, edge: &Name) -> bool {
-        self.sessions.get(edge).is_some_and(|session| session.given.is_some())
+        self.of(edge).any(|(_boot, session)| session.given.is_some())
     }
 
-    /// Hands a message to a live session; one that cannot take it is given up.
-    pub(super) fn send(&mut self, edge: &Name, message: Bytes) {
-        let Some(session) = self.sessions.get(edge).filter(|session| session.given.is_some()) else { return };
+    /// Hands a message to one session; one that cannot take it is given up.
+    fn hand(&mut self, process: &(Name, u64), message: Bytes) {
+        let Some(session) = self.sessions.get(process) else { return };
         if session.queue.try_send(Outgoing::Message(message)).is_err() {
-            tracing::warn!(%edge, "an edge does not read its session; it must attach anew");
-            self.sessions.remove(edge);
+            tracing::warn!(edge = %process.0, "an edge does not read its session; it must attach anew");
+            self.sessions.remove(process);
         }
     }
 
     /// Ends the session of one process with a last message.
     pub(super) fn end(&mut self, edge: &Name, boot: u64, last: Bytes) {
-        if self.sessions.get(edge).is_some_and(|session| session.boot == boot)
-            && let Some(session) = self.sessions.remove(edge)
-        {
+        if let Some(session) = self.sessions.remove(&(edge.clone(), boot)) {
             // A full queue ends the session as well.
             drop(session.queue.try_send(Outgoing::Last(last)));
         }
     }
 
     pub(super) fn end_all(&mut self, last: &Bytes) {
-        for (_edge, session) in std::mem::take(&mut self.sessions) {
+        for (_process, session) in std::mem::take(&mut self.sessions) {
             drop(session.queue.try_send(Outgoing::Last(last.clone())));
         }
     }
 
     /// Ends sessions whose process is no longer the one registered, and those whose welcome may have been missed.
     pub(super) fn end_outdated(&mut self, boots: &BTreeMap<Name, u64>, superseded: &Bytes, again: &Bytes) {
-        self.sessions.retain(|edge, session| {
-            let last = match boots.get(edge) {
-                Some(boot) if *boot != session.boot && session.given.is_some() => superseded,
-                Some(_) | None if session.given.is_none() => again,
-                Some(_) | None => return true,
+        self.sessions.retain(|(edge, boot), session| {
+            let last = match (boots.get(edge), session.given) {
+                (Some(registered), Some(_live)) if registered != boot => superseded,
+                (Some(_) | None, None) => again,
+                (Some(_) | None, Some(_live)) => return true,
             };
             drop(session.queue.try_send(Outgoing::Last(last.clone())));
             false
@@ -212,19 +233,19 @@ impl Table {
     /// Asks for each live session's next message.
     fn each(&mut self, mut message: impl FnMut(&mut Given) -> Option<Bytes>) {
         let mut messages = Vec::new();
-        for (edge, session) in &mut self.sessions {
+        for (process, session) in &mut self.sessions {
             if let Some(next) = session.given.as_mut().and_then(&mut message) {
-                messages.push((edge.clone(), next));
+                messages.push((process.clone(), next));
             }
         }
-        for (edge, next) in messages {
-            self.send(&edge, next);
+        for (process, next) in messages {
+            self.hand(&process, next);
         }
     }
 
     /// Notes what an edge told of itself.
-    pub(super) fn told(&mut self, edge: &Name, serial: u64, note: impl FnOnce(&mut Attached)) {
-        if let Some(session) = self.sessions.get_mut(edge).filter(|session| session.serial == serial) {
+    pub(super) fn told(&mut self, edge: &Name, boot: u64, note: impl FnOnce(&mut Attached)) {
+        if let Some(session) = self.sessions.get_mut(&(edge.clone(), boot)) {
             note(&mut session.told);
         }
     }
@@ -278,7 +299,7 @@ mod tests {
     fn an_edge_hears_each_step_once_and_the_whole_when_a_step_does_not_fit() {
         let mut table = Table::default();
         let (_serial, mut edge) = attach(&mut table, 1);
-        table.send(&name(), Bytes::from_static(b"early"));
+        table.send(&name(), &Bytes::from_static(b"early"));
         assert_eq!(next(&mut edge), "nothing");
         table.begin(&name(), 1, given(5, 2), std::iter::once(Bytes::from_static(b"welcome")));
         assert_eq!(next(&mut edge), "welcome");
@@ -299,19 +320,22 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_session_of_an_edge_speaks_for_it() {
+    fn an_older_process_hears_that_it_must_stop_and_a_process_has_one_session() {
         let mut table = Table::default();
-        let (old, mut first) = attach(&mut table, 1);
-        let (_new, mut second) = attach(&mut table, 2);
+        let (_serial, mut old) = attach(&mut table, 1);
+        table.begin(&name(), 1, given(1, 1), std::iter::empty());
+        let (stale, mut first) = attach(&mut table, 2);
+        table.end(&name(), 1, Bytes::from_static(b"superseded"));
+        assert_eq!(next(&mut old), "last superseded");
+
+        let (_serial, mut second) = attach(&mut table, 2);
         assert_eq!(next(&mut first), "ended");
-        table.detach(&name(), old);
-        table.end(&name(), 1, DELTA);
+        table.detach(&name(), 2, stale);
         table.begin(&name(), 2, given(1, 1), std::iter::empty());
-        table.send(&name(), DELTA);
+        table.send(&name(), &DELTA);
         assert_eq!(next(&mut second), "delta");
-        table.end(&name(), 2, Bytes::from_static(b"superseded"));
-        assert_eq!(next(&mut second), "last superseded");
-        assert_eq!(table.count(), 0);
+        let _others: Vec<_> = (3..9).map(|boot| attach(&mut table, boot)).collect();
+        assert_eq!(table.sessions.len(), PROCESSES);
     }
 
     #[test]
@@ -320,7 +344,7 @@ mod tests {
         let (_serial, mut edge) = attach(&mut table, 1);
         table.begin(&name(), 1, given(1, 1), std::iter::empty());
         for _ in 0..5 {
-            table.send(&name(), DELTA);
+            table.send(&name(), &DELTA);
         }
         assert_eq!(table.count(), 0);
         for _ in 0..4 {
