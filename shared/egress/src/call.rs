@@ -21,13 +21,17 @@ use wire::catalog::Operation;
 
 use crate::connection::Connection;
 use crate::events::Events;
-use crate::headers;
 use crate::instance::Lease;
 use crate::pool::Shared;
 use crate::source::{Limits, Opened, Source, Timer};
+use crate::words::{explain, words};
+use crate::{headers, request};
 
 /// Longest error body that is read, in bytes; callers get no more either.
 const MAX_ERROR: usize = 64 * 1024;
+
+const EVENT_STREAM: &str = "text/event-stream";
+const JSON: &str = "application/json";
 
 /// An attempt to be made.
 pub(crate) struct Attempt<'a> {
@@ -142,6 +146,11 @@ impl Attempt<'_> {
         let mut headers = parts.headers;
         let content = self.content(source, &headers, trial).await?;
         headers::for_caller(&mut headers);
+        if let (Content::Whole(..), true) = (&content, self.call.stream) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
+        } else if !self.call.stream && starts_with(headers.get(CONTENT_TYPE), EVENT_STREAM) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        }
         Ok((status, headers, content))
     }
 
@@ -163,7 +172,8 @@ impl Attempt<'_> {
             };
             let now = self.now();
             trial.connected = Some(now);
-            let request = self.request(lease, connection.is_shared()).ok_or(Fault::Malformed)?;
+            let request = request::build(&instance.spec, self.call, self.body, connection.is_shared());
+            let request = request.ok_or(Fault::Malformed)?;
             let due = (now + self.limits.first_byte).min(self.limits.deadline);
             let answer = {
                 let mut answer = pin!(connection.send(request));
@@ -192,45 +202,20 @@ impl Attempt<'_> {
         Ok(connection)
     }
 
-    fn request(&self, lease: &Lease, absolute: bool) -> Option<Request<Full<Bytes>>> {
-        let (instance, call) = (lease.instance(), self.call);
-        let origin = &instance.spec.origin;
-        let mut request = Request::new(Full::new(self.body.clone()));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = origin.target(call.operation.openai_path(), absolute)?;
-        let headers = request.headers_mut();
-        for (name, value) in &call.headers {
-            if headers::passes_to_upstream(name)
-                && let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_bytes(value))
-            {
-                headers.append(name, value);
-            }
-        }
-        if !absolute {
-            headers.insert(HOST, origin.host_header().clone());
-        }
-        headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-        // We read what passes; an upstream that compresses all the same is refused.
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        if let Some(authorization) = instance.authorization() {
-            headers.insert(AUTHORIZATION, authorization.clone());
-        }
-        if let Some(value) = call.traceparent.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
-            headers.insert("traceparent", value);
-        }
-        Some(request)
-    }
-
     /// Reads an answer that came as a success, as far as it takes to know that it is one.
     async fn content(&self, source: Source, headers: &HeaderMap, trial: &mut Trial) -> Result<Content, Miss> {
         let plain = headers.get(CONTENT_ENCODING).is_none_or(|value| value == "identity");
-        let streams = starts_with(headers.get(CONTENT_TYPE), "text/event-stream");
-        if !plain || streams != self.call.stream {
+        if !plain {
             let mut source = source;
             source.lease.judge(Health::Failed);
             return Err(Miss::fault(Fault::Malformed));
         }
-        if streams { self.events(source, trial).await } else { self.whole(source, trial).await }
+        let streams = starts_with(headers.get(CONTENT_TYPE), EVENT_STREAM);
+        if streams && self.call.stream {
+            self.events(source, trial).await
+        } else {
+            self.whole(source, trial).await
+        }
     }
 
     async fn events(&self, source: Source, trial: &mut Trial) -> Result<Content, Miss> {
@@ -270,7 +255,22 @@ impl Attempt<'_> {
         }
     }
 
+    /// Whether the body is an answer. One of the other kind than was asked for is made into that kind.
     fn judge(&self, body: Bytes) -> Result<(Bytes, Option<Usage>), Miss> {
+        let whole = if self.call.operation == Operation::Chat && openai::is_stream(&body) {
+            openai::whole_of_stream(&body).ok_or_else(|| Miss::fault(Fault::Malformed))?
+        } else {
+            body
+        };
+        let (whole, usage) = self.check(whole)?;
+        if !self.call.stream {
+            return Ok((whole, usage));
+        }
+        let stream = openai::stream_of_whole(&whole, !self.call.hide_usage);
+        Ok((stream.ok_or_else(|| Miss::fault(Fault::Malformed))?, usage))
+    }
+
+    fn check(&self, body: Bytes) -> Result<(Bytes, Option<Usage>), Miss> {
         let checked = match self.call.operation {
             Operation::Chat => openai::check_chat(&body),
             Operation::Embeddings => openai::check_embeddings(&body),
@@ -333,34 +333,4 @@ async fn read_all(source: &mut Source, max: usize) -> Result<Bytes, Fault> {
 fn starts_with(value: Option<&HeaderValue>, kind: &str) -> bool {
     let value = value.map(HeaderValue::as_bytes).unwrap_or_default();
     value.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind.as_bytes()))
-}
-
-const fn words(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Connect => "the model's server could not be reached",
-        Fault::Closed => "the model's server closed the connection before it answered",
-        Fault::FirstByte => "the model's server did not begin to answer in time",
-        Fault::Idle => "the model's server fell silent in the middle of its answer",
-        Fault::Cut => "the model's server broke its answer off",
-        Fault::Malformed => "the model's server answered something that is not its protocol",
-        Fault::Empty => "the model's server answered with nothing",
-        Fault::Deadline => "the call's time limit passed",
-    }
-}
-
-/// Words for the caller. What the upstream said is shown only where the caller is at fault.
-fn explain(code: Code, said: String) -> Cow<'static, str> {
-    match code {
-        _caller if code.blame() == Blame::Caller && !said.is_empty() => said.into(),
-        Code::UpstreamAuth => {
-            "the model's server refused this mesh's credentials; an operator must renew them".into()
-        }
-        Code::UpstreamRateLimited => "the model's server limits our rate; try again later".into(),
-        Code::ModelOverloaded => "the model's server is overloaded; try again shortly".into(),
-        Code::ModelGpuOom => "the model's server ran out of accelerator memory; try again".into(),
-        Code::UpstreamTimeout => "the model's server timed out".into(),
-        Code::UpstreamInvalid => words(Fault::Malformed).into(),
-        _other if code.blame() == Blame::Caller => "the model's server refused the call".into(),
-        _other => "the model's server answered with an error".into(),
-    }
 }

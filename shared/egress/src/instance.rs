@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Mono, Name};
-use http::HeaderValue;
 use seam::{Host, Lock};
 use upstream::{Fault, Health, Offer, Ticket};
 
@@ -181,11 +180,6 @@ impl Instance {
             Connection::open(host, stream, h2).await
         };
         host.timeout(limit, dial).await.unwrap_or(Err(Fault::Connect))
-    }
-
-    /// The credential's header, when there is one.
-    pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
-        self.spec.credential.as_ref().map(crate::Credential::authorization)
     }
 }
 

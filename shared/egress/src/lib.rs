@@ -20,9 +20,11 @@ pub mod headers;
 mod instance;
 mod origin;
 mod pool;
+mod request;
 mod serve;
 mod source;
 mod tls;
+mod words;
 
 pub use answer::answer;
 pub use body::ReplyBody;

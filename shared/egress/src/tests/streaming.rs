@@ -116,3 +116,33 @@ async fn a_caller_that_does_not_read_holds_the_upstream_back() {
     net.host().sleep(Duration::from_secs(30)).await;
     assert!(fake.written() < 100_000, "{}", fake.written());
 }
+
+/// Case B029: a server that ignores `stream`, or mislabels what it sends.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_the_other_kind_is_made_into_the_one_asked_for() {
+    let events = [TEXT, FINISH, USAGE, DONE].concat();
+    let labelled = |kind: &str, body: &str| {
+        let length = body.len();
+        sent(&format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}"))
+    };
+    let cases = [
+        (false, labelled("application/json", &events), "application/json"),
+        (false, labelled("text/event-stream", &events), "application/json"),
+        (true, labelled("application/json", ANSWER), "text/event-stream"),
+        (true, labelled("application/json", &events), "text/event-stream"),
+    ];
+    for (stream, step, kind) in cases {
+        let shown = format!("{stream} {step:?}");
+        let net = network::Memory::new();
+        let fake = Fake::start(&net, move |_request| vec![step.clone()]).await;
+        let reply = ask(&egress(&net.host(), &[&fake]), stream).await.unwrap();
+        assert_eq!(reply.headers["content-type"], kind, "{shown}");
+        let (body, tail) = read(reply).await;
+        assert_eq!((tail.outcome, tail.usage.is_some()), (Outcome::Complete, true), "{shown}");
+        if stream {
+            assert!(body.starts_with("data: {") && body.ends_with(DONE) && !body.contains("usage"), "{body}");
+        } else {
+            assert!(dialect::openai::check_chat(body.as_bytes()).unwrap().is_some(), "{body}");
+        }
+    }
+}
