@@ -9,11 +9,8 @@ use std::time::Duration;
 use base::{Blame, Code, Mono, Name};
 use bytes::{Bytes, BytesMut};
 use dialect::openai::{self, BadReply, Usage};
-use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER,
-};
-use http::{HeaderName, HeaderValue, Method, Request, Response};
-use http_body_util::Full;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http::{HeaderValue, Response};
 use hyper::body::Incoming;
 use upstream::{Fault, Health, Verdict, of_fault, of_status, retry_after};
 use wire::call::{CallHead, Hop};
