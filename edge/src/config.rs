@@ -5,16 +5,22 @@
 //! Who the node is stands in its certificate, never here; what the mesh serves comes from central.
 
 mod read;
-mod table;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use settings::Fault;
 use telemetry::record::{Sampling, Sink};
 use wire::catalog::Limits;
 
-pub use table::{ConfigError, Mistake};
+/// Everything wrong with a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", settings::list_faults(faults))]
+pub struct ConfigError {
+    /// In order of their places; never empty.
+    pub faults: Vec<Fault>,
+}
 
 /// Everything an edge is told by its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +39,8 @@ pub struct Config {
     pub record: Record,
     /// Traces; `None`: not sent.
     pub traces: Option<Traces>,
+    /// PEM file of authorities to trust, besides the public ones, among model servers that speak TLS.
+    pub upstream_authorities: Option<PathBuf>,
     /// How long calls in progress may take to end once the node was asked to stop.
     pub drain: Duration,
     /// Whether keys that may debug are told a call's hops, attempts and timings.
@@ -80,7 +88,7 @@ pub struct Guard {
     /// Calls per second, calls and streams in progress, of all callers together.
     pub limits: Limits,
     /// Connections at once, on all listeners together.
-    pub connections: usize,
+    pub connections: u32,
     /// Calls in progress on one HTTP/2 or HTTP/3 connection.
     pub streams_per_connection: u32,
     /// Bytes of a request's headers.
@@ -137,7 +145,7 @@ impl Config {
     /// to the process's directory.
     ///
     /// # Errors
-    /// [`ConfigError`] lists every mistake.
+    /// [`ConfigError`] lists every fault.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         read::config(name, text)
     }

@@ -111,6 +111,18 @@ impl Gate {
         Ok(())
     }
 
+    /// A call that entered as none turns out to be a stream.
+    ///
+    /// # Errors
+    /// [`Refused::Streams`] when as many are open as may be; nothing changed then.
+    pub fn becomes_stream(&mut self) -> Result<(), Refused> {
+        if self.limits.streams.is_some_and(|most| self.streams >= most) {
+            return Err(Refused::Streams);
+        }
+        self.streams += 1;
+        Ok(())
+    }
+
     /// A call that entered has ended.
     pub fn leave(&mut self, stream: bool) {
         self.calls = self.calls.saturating_sub(1);
@@ -157,9 +169,10 @@ mod tests {
         assert_eq!(gate.enter(Mono::ZERO, true), Err(Refused::Streams));
         gate.enter(Mono::ZERO, false).unwrap();
         assert_eq!(gate.enter(Mono::ZERO, false), Err(Refused::Concurrency));
+        assert_eq!(gate.becomes_stream(), Err(Refused::Streams));
         gate.leave(true);
-        assert_eq!(gate.enter(Mono::ZERO, true), Ok(()));
-        assert_eq!(gate.in_progress(), (2, 1));
+        assert_eq!(gate.becomes_stream(), Ok(()));
+        assert_eq!(gate.in_progress(), (1, 1));
     }
 
     #[test]

@@ -1,157 +1,220 @@
 //! Each part of the file, one function a table.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use settings::{Fields, Node, Value, address, flag, text, whole};
 use telemetry::record::{Sampling, Sink};
 use wire::catalog::Limits;
 
-use super::table::{ConfigError, Source, Table};
-use super::{Config, Guard, Ingress, Mesh, Record, Tls, Traces};
+use super::{Config, ConfigError, Guard, Ingress, Mesh, Record, Tls, Traces};
 
-/// Long enough for most answers; the orchestrators' usual 30 s before they kill (Kubernetes' default grace).
+/// Long enough for most answers, and less than orchestrators wait before they kill (Kubernetes: 30 s by default).
 const DRAIN: Duration = Duration::from_secs(25);
 
-pub(super) fn config(name: &str, text: &str) -> Result<Config, ConfigError> {
-    let source = Source::new(name, text);
-    let config = root(source.table());
-    source.finish(config)
+/// Record files kept, of 64 MiB each.
+const KEPT: u32 = 16;
+
+pub(super) fn config(file: &str, contents: &str) -> Result<Config, ConfigError> {
+    let tree = settings::toml(contents).map_err(|broken| {
+        let fault = |one: &settings::Broken| settings::Fault {
+            file: file.to_owned(),
+            line: one.at.line,
+            column: one.at.column,
+            field: String::new(),
+            what: one.what.clone(),
+        };
+        ConfigError { faults: broken.iter().map(fault).collect() }
+    })?;
+    let mut faults = Vec::new();
+    let node = Node { file, path: String::new(), value: &tree };
+    let config = Fields::open(&node, &mut faults).and_then(|mut fields| {
+        let config = root(&mut fields);
+        fields.finish();
+        config
+    });
+    match config {
+        Some(config) if faults.is_empty() => Ok(config),
+        Some(_) | None => {
+            faults.sort();
+            Err(ConfigError { faults })
+        }
+    }
 }
 
-fn root(mut table: Table<'_, '_>) -> Option<Config> {
-    let data = table.need("data", "\"/var/lib/portolan\"", Table::path_to);
-    let central = table.need("central", "[\"10.0.0.1:7400\"]", Table::addresses);
-    let mesh = mesh(table.table("mesh"));
-    let listed = table.has("ingress");
-    let ingress: Vec<_> = table.tables("ingress").into_iter().map(ingress).collect();
-    if ingress.is_empty() && !listed {
-        table.note(
-            "ingress",
-            "is missing; add a table [[ingress]] with `listen = \"0.0.0.0:8443\"`".to_owned(),
-        );
+fn root(fields: &mut Fields<'_, '_>) -> Option<Config> {
+    let data = fields.required("data", path);
+    let central = fields.list("central", address);
+    let central = needed(fields, "central", central, "add a list of addresses, such as [\"10.0.0.1:7400\"]");
+    if central.as_ref().is_some_and(Vec::is_empty) {
+        fields.at_fault("central", "may not be empty; name at least one central node");
     }
-    let guard = guard(table.table("guard"));
-    let record = record(table.table("record"));
-    let traces = if table.has("traces") { Some(traces(table.table("traces"))) } else { None };
-    let drain = table.millis("drain_ms").unwrap_or(DRAIN);
-    let debug = table.flag("debug").unwrap_or(true);
-    table.end("data, central, mesh, ingress, guard, record, traces, drain_ms, debug");
+    let mesh = fields.mapping("mesh", mesh);
+    let mesh = needed(fields, "mesh", mesh, "add a table with `listen` and `credentials`");
+    let ingress = fields.mappings("ingress", ingress);
+    if ingress.as_ref().is_some_and(Vec::is_empty) {
+        fields.missing("ingress", "is required; add a table [[ingress]] with `listen = \"0.0.0.0:8443\"`");
+    }
+    let guard = fields.mapping("guard", guard);
+    let record = fields.mapping("record", record);
+    let traces = fields.mapping("traces", traces);
+    let authorities = fields.optional("upstream_authorities", path);
+    let drain = fields.or("drain_ms", millis, DRAIN);
+    let debug = fields.or("debug", flag, true);
     Some(Config {
         data: data?,
         central: central?,
         mesh: mesh?,
-        ingress: ingress.into_iter().collect::<Option<Vec<_>>>().filter(|list| !list.is_empty())?,
-        guard,
-        record: record?,
-        traces: match traces {
-            Some(traces) => Some(traces?),
-            None => None,
-        },
-        drain,
-        debug,
+        ingress: ingress?,
+        guard: guard?.unwrap_or_default(),
+        record: record?.unwrap_or_default(),
+        traces: traces?,
+        upstream_authorities: authorities?,
+        drain: drain?,
+        debug: debug?,
     })
 }
 
-fn mesh(mut table: Table<'_, '_>) -> Option<Mesh> {
-    let listen = table.need("listen", "\"0.0.0.0:7400\"", Table::address);
-    let advertise = table.address("advertise");
-    let credentials = table.need("credentials", "\"/etc/portolan/mesh\"", Table::path_to);
-    if advertise.is_none() && listen.is_some_and(|address| address.ip().is_unspecified()) {
-        table.note("advertise", "is missing: other nodes cannot reach an unspecified address; add `advertise = \"ADDRESS:PORT\"` as they reach this node".to_owned());
+/// A field that was read as if it could be absent and may not be.
+fn needed<T>(fields: &mut Fields<'_, '_>, name: &str, read: Option<Option<T>>, mend: &str) -> Option<T> {
+    if let Some(None) = read {
+        fields.missing(name, format!("is required; {mend}"));
     }
-    table.end("listen, advertise, credentials");
+    read?
+}
+
+fn mesh(fields: &mut Fields<'_, '_>) -> Option<Mesh> {
+    let listen = fields.required("listen", address);
+    let advertise = fields.optional("advertise", address)?;
+    let credentials = fields.required("credentials", path);
+    if advertise.is_none() && listen.is_some_and(|at| at.ip().is_unspecified()) {
+        fields.missing(
+            "advertise",
+            "is required: other nodes cannot reach an unspecified address; add the one they reach this node at",
+        );
+    }
     Some(Mesh { listen: listen?, advertise, credentials: credentials? })
 }
 
-fn ingress(mut table: Table<'_, '_>) -> Option<Ingress> {
-    let listen = table.need("listen", "\"0.0.0.0:8443\"", Table::address);
-    let secure = table.has("tls");
-    let tls = if secure { Some(tls(table.table("tls"))) } else { None };
-    let http3 = table.flag("http3");
-    if http3 == Some(true) && !secure {
-        table.note(
-            "http3",
-            "needs TLS; add `tls = { certificate = \"…\", key = \"…\" }` or remove it".to_owned(),
-        );
+fn ingress(fields: &mut Fields<'_, '_>) -> Option<Ingress> {
+    let listen = fields.required("listen", address);
+    let tls = fields.mapping("tls", tls);
+    let http3 = fields.optional("http3", flag);
+    if http3 == Some(Some(true)) && tls == Some(None) {
+        fields.at_fault("http3", "needs TLS; add `tls = { certificate = \"…\", key = \"…\" }` or remove it");
     }
-    let public_port = table.small("public_port", 1..=65_535).and_then(|port| u16::try_from(port).ok());
-    let metrics = table.flag("metrics").unwrap_or(true);
-    table.end("listen, tls, http3, public_port, metrics");
+    let public_port = fields.optional("public_port", whole);
+    let metrics = fields.or("metrics", flag, true);
+    let tls = tls?;
     Some(Ingress {
         listen: listen?,
-        tls: match tls {
-            Some(tls) => Some(tls?),
-            None => None,
-        },
-        http3: http3.unwrap_or(secure),
-        public_port,
-        metrics,
+        http3: http3?.unwrap_or_else(|| tls.is_some()),
+        tls,
+        public_port: public_port?,
+        metrics: metrics?,
     })
 }
 
-fn tls(mut table: Table<'_, '_>) -> Option<Tls> {
-    let certificate = table.need("certificate", "\"chain.pem\"", Table::path_to);
-    let key = table.need("key", "\"key.pem\"", Table::path_to);
-    table.end("certificate, key");
+fn tls(fields: &mut Fields<'_, '_>) -> Option<Tls> {
+    let certificate = fields.required("certificate", path);
+    let key = fields.required("key", path);
     Some(Tls { certificate: certificate?, key: key? })
 }
 
-fn guard(mut table: Table<'_, '_>) -> Guard {
+fn guard(fields: &mut Fields<'_, '_>) -> Option<Guard> {
     let usual = Guard::default();
-    let count = 1..=u32::MAX;
-    let guard = Guard {
+    let requests_per_s = fields.optional("requests_per_s", positive);
+    let calls = fields.optional("calls", positive);
+    let streams = fields.optional("streams", positive);
+    let connections = fields.or("connections", positive, usual.connections);
+    let per_connection = fields.or("streams_per_connection", positive, usual.streams_per_connection);
+    let header_bytes = fields.or("header_bytes", header_bytes, usual.header_bytes);
+    let body_bytes = fields.or("body_bytes", body_bytes, usual.body_bytes);
+    let header_time = fields.or("header_ms", millis, usual.header_time);
+    let body_time = fields.or("body_ms", millis, usual.body_time);
+    let stall_time = fields.or("stall_ms", millis, usual.stall_time);
+    let keep_alive = fields.or("keep_alive_ms", millis, usual.keep_alive);
+    Some(Guard {
         limits: Limits {
-            requests_per_s: table.small("requests_per_s", count.clone()),
-            concurrency: table.small("calls", count.clone()).or(usual.limits.concurrency),
-            streams: table.small("streams", count).or(usual.limits.streams),
+            requests_per_s: requests_per_s?,
+            concurrency: calls?.or(usual.limits.concurrency),
+            streams: streams?.or(usual.limits.streams),
         },
-        connections: table
-            .small("connections", 1..=1_000_000)
-            .and_then(|number| usize::try_from(number).ok())
-            .unwrap_or(usual.connections),
-        streams_per_connection: table
-            .small("streams_per_connection", 1..=65_535)
-            .unwrap_or(usual.streams_per_connection),
-        header_bytes: table.small("header_bytes", 8_192..=1 << 20).unwrap_or(usual.header_bytes),
-        body_bytes: table
-            .small("body_bytes", 1_024..=1 << 30)
-            .and_then(|number| usize::try_from(number).ok())
-            .unwrap_or(usual.body_bytes),
-        header_time: table.millis("header_ms").unwrap_or(usual.header_time),
-        body_time: table.millis("body_ms").unwrap_or(usual.body_time),
-        stall_time: table.millis("stall_ms").unwrap_or(usual.stall_time),
-        keep_alive: table.millis("keep_alive_ms").unwrap_or(usual.keep_alive),
-    };
-    table.end(
-        "requests_per_s, calls, streams, connections, streams_per_connection, header_bytes, body_bytes, \
-         header_ms, body_ms, stall_ms, keep_alive_ms",
-    );
-    guard
+        connections: connections?,
+        streams_per_connection: per_connection?,
+        header_bytes: header_bytes?,
+        body_bytes: body_bytes?,
+        header_time: header_time?,
+        body_time: body_time?,
+        stall_time: stall_time?,
+        keep_alive: keep_alive?,
+    })
 }
 
-fn record(mut table: Table<'_, '_>) -> Option<Record> {
-    let to_stdout = table.flag("stdout").unwrap_or(false);
-    let directory = table.path_to("directory");
-    let keep = table.small("keep", 1..=10_000).unwrap_or(16);
+fn record(fields: &mut Fields<'_, '_>) -> Option<Record> {
     let usual = Sampling::default();
-    let success = table.small("success_per_mille", 0..=1_000).and_then(|number| u16::try_from(number).ok());
-    let slow = table.millis("slow_ms").unwrap_or(usual.slow);
-    let sink = match (to_stdout, directory) {
+    let to_stdout = fields.or("stdout", flag, false);
+    let directory = fields.optional("directory", path);
+    let keep = fields.or("keep", positive, KEPT);
+    let success = fields.or("success_per_mille", per_mille, usual.success_per_mille);
+    let slow = fields.or("slow_ms", millis, usual.slow);
+    let sink = match (to_stdout?, directory?) {
         (true, Some(_)) => {
-            table.note("directory", "and `stdout = true` exclude each other; remove one".to_owned());
+            fields.at_fault("directory", "and `stdout = true` exclude each other; remove one");
             None
         }
         (true, None) => Some(Sink::Stdout),
-        (false, Some(path)) => Some(Sink::Directory { path, keep }),
+        (false, Some(path)) => Some(Sink::Directory { path, keep: keep? }),
         (false, None) => Some(Sink::Off),
     };
-    table.end("stdout, directory, keep, success_per_mille, slow_ms");
-    let sampling = Sampling { success_per_mille: success.unwrap_or(usual.success_per_mille), slow };
-    Some(Record { sink: sink?, sampling })
+    Some(Record { sink: sink?, sampling: Sampling { success_per_mille: success?, slow: slow? } })
 }
 
-fn traces(mut table: Table<'_, '_>) -> Option<Traces> {
-    let endpoint = table.need("endpoint", "\"http://127.0.0.1:4318\"", Table::text);
-    let sample = table.small("sample_per_mille", 0..=1_000).and_then(|number| u16::try_from(number).ok());
-    table.end("endpoint, sample_per_mille");
-    Some(Traces { endpoint: endpoint?, sample_per_mille: sample.unwrap_or(1_000) })
+fn traces(fields: &mut Fields<'_, '_>) -> Option<Traces> {
+    let endpoint = fields.required("endpoint", text);
+    let sample = fields.or("sample_per_mille", per_mille, 1_000);
+    Some(Traces { endpoint: endpoint?, sample_per_mille: sample? })
+}
+
+fn path(value: &Value) -> Result<PathBuf, String> {
+    match text(value)? {
+        empty if empty.is_empty() => Err("may not be empty; name a file or a directory".to_owned()),
+        path => Ok(path.into()),
+    }
+}
+
+/// A time in milliseconds, up to a day.
+fn millis(value: &Value) -> Result<Duration, String> {
+    ranged(value, 1, 86_400_000).map(Duration::from_millis)
+}
+
+fn per_mille(value: &Value) -> Result<u16, String> {
+    ranged(value, 0, 1_000).and_then(fitting)
+}
+
+fn positive(value: &Value) -> Result<u32, String> {
+    ranged(value, 1, 1_000_000_000).and_then(fitting)
+}
+
+/// HTTP/1.1 needs 8 KiB of buffer; more than 1 MiB of headers is no request.
+fn header_bytes(value: &Value) -> Result<u32, String> {
+    ranged(value, 8 * 1024, 1024 * 1024).and_then(fitting)
+}
+
+/// Bodies are held in memory.
+fn body_bytes(value: &Value) -> Result<usize, String> {
+    ranged(value, 1024, 1024 * 1024 * 1024).and_then(fitting)
+}
+
+fn ranged(value: &Value, low: u64, high: u64) -> Result<u64, String> {
+    let number = whole(value)?;
+    if (low..=high).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("must be from {low} to {high}, this is {number}"))
+    }
+}
+
+fn fitting<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
+    T::try_from(number).map_err(|_too_large| format!("{number} is too large"))
 }

@@ -22,6 +22,14 @@ pub struct Link {
     pub rtt: Option<Duration>,
 }
 
+impl Link {
+    /// Where the node is.
+    #[must_use]
+    pub fn address(&self) -> NodeAddr {
+        NodeAddr { name: self.node.clone(), role: self.role, region: self.region.clone(), mesh: self.mesh }
+    }
+}
+
 /// The order of links is policy: those that stand before those that do not, then the nearest, then by name.
 fn rank(link: &Link) -> (bool, Option<Duration>, &Name) {
     (link.rtt.is_none(), link.rtt, &link.node)

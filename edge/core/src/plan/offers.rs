@@ -10,7 +10,7 @@ use wire::catalog::{Catalog, Model, Route, Strategy};
 #[derive(Debug)]
 pub struct Candidate {
     /// Tells models of one configuration apart.
-    pub(super) index: usize,
+    pub index: usize,
     /// The model.
     pub model: Model,
     /// Whether this region has a replica.

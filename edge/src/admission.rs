@@ -1,0 +1,122 @@
+//! Whether a call may be made now: the node's, the tenant's and the key's limits, then its budgets.
+//!
+//! What a call takes is a guard: dropping it gives the place back, and a hold that is dropped settles at its full
+//! amount. Limits are this node's own and work without central; budgets are asked last, since what they hold others
+//! cannot spend.
+
+use base::{Amount, BudgetId, Mono};
+use edge_core::limits::Refused;
+use wire::catalog::Budget;
+
+use crate::identity::Caller;
+use crate::ingress::Arrival;
+use crate::purse::{Hold, Payer, Purse, Refusal};
+use crate::routing::Route;
+use crate::snapshot::SharedGate;
+
+/// Whose limit it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// The node's own.
+    Node,
+    /// The tenant's.
+    Tenant,
+    /// The key's.
+    Key,
+}
+
+/// Why a call may not be made now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// A limit, and when it lets the call pass.
+    Limit(Level, Refused),
+    /// A budget does not pay, and which one when it is one of several.
+    Budget(Refusal, Option<Budget>),
+}
+
+/// A place behind a gate; given back on drop.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    gate: SharedGate,
+    stream: bool,
+}
+
+impl Pass {
+    /// Passes a gate.
+    ///
+    /// # Errors
+    /// [`Refused`] says when.
+    pub(crate) fn take(gate: &SharedGate, now: Mono, stream: bool) -> Result<Self, Refused> {
+        gate.lock().enter(now, stream)?;
+        Ok(Self { gate: SharedGate::clone(gate), stream })
+    }
+
+    /// The call turned out to be a stream.
+    ///
+    /// # Errors
+    /// [`Refused`] when there are too many.
+    fn becomes_stream(&mut self) -> Result<(), Refused> {
+        self.gate.lock().becomes_stream()?;
+        self.stream = true;
+        Ok(())
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.gate.lock().leave(self.stream);
+    }
+}
+
+/// Everything a call took before it may be made.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    /// Taken out when it is settled.
+    pub(crate) hold: Option<Hold>,
+    pub(crate) asks: Vec<(BudgetId, Amount)>,
+    _tenant: Pass,
+    _key: Pass,
+}
+
+/// Lets a call pass, or says why not and when.
+///
+/// # Errors
+/// [`Denied`]; nothing stays taken then.
+pub(crate) async fn admit(
+    arrival: &mut Arrival,
+    caller: &Caller,
+    route: &Route,
+    purse: &Purse,
+    now: Mono,
+) -> Result<Permit, Denied> {
+    let principal = caller.principal();
+    let stream = route.stream();
+    if stream {
+        arrival.pass.becomes_stream().map_err(|refused| Denied::Limit(Level::Node, refused))?;
+    }
+    let tenant = Pass::take(&principal.tenant_gate, now, stream)
+        .map_err(|refused| Denied::Limit(Level::Tenant, refused))?;
+    let key =
+        Pass::take(&principal.key_gate, now, stream).map_err(|refused| Denied::Limit(Level::Key, refused))?;
+    let payer = Payer {
+        tenant: principal.tenant.clone(),
+        app: principal.app.clone(),
+        key: principal.key.clone(),
+        region: route.region().clone(),
+    };
+    let asks = route.asks().to_vec();
+    let hold = purse.hold(arrival.request, payer, &asks).await.map_err(|refusal| {
+        let budget = budget(&refusal);
+        let budget = budget.and_then(|id| principal.budgets.iter().find(|budget| budget.id == id).cloned());
+        Denied::Budget(refusal, budget)
+    })?;
+    Ok(Permit { hold: Some(hold), asks, _tenant: tenant, _key: key })
+}
+
+/// The budget that does not pay.
+const fn budget(refusal: &Refusal) -> Option<BudgetId> {
+    match refusal {
+        Refusal::Exceeded { budget, .. } | Refusal::Unavailable { budget } => Some(*budget),
+        Refusal::StorageFull => None,
+    }
+}

@@ -1,0 +1,184 @@
+//! The path of a call, top to bottom: every stage takes what the one before it gave, so that none can be left out.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use base::{Name, RegionName, RequestId};
+use http::header::{ALT_SVC, CONTENT_LENGTH, HeaderValue};
+use http::{HeaderMap, HeaderName, Request, Response};
+use seam::{Host, Late, Stop};
+use telemetry::record::{Recorder, Sampling};
+use telemetry::trace::{Context, Tracer};
+use wire::catalog::Operation;
+
+use crate::admission::{self, Denied, Level, Pass};
+use crate::config::Guard;
+use crate::convert::{self, Call};
+use crate::dice::Dice;
+use crate::dispatch::{Begun, Dispatcher};
+use crate::identity;
+use crate::ingress::{self, Answer, Arrival, Upload, Via, Wanted};
+use crate::metrics::Counters;
+use crate::pages;
+use crate::purse::Purse;
+use crate::record;
+use crate::rejection::Rejection;
+use crate::relay;
+use crate::routing::{self, Route};
+use crate::settle::{Account, Times};
+use crate::snapshot::{SharedGate, Snapshots};
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Everything the stages share: no call's, each part made for many threads.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    pub(crate) host: Host,
+    pub(crate) node: Name,
+    pub(crate) region: RegionName,
+    pub(crate) guard: Guard,
+    pub(crate) debug: bool,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) gate: SharedGate,
+    pub(crate) purse: Purse,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) metrics: Counters,
+    pub(crate) recorder: Recorder,
+    pub(crate) sampling: Sampling,
+    pub(crate) tracer: Tracer,
+    pub(crate) traced_per_mille: u16,
+    pub(crate) dice: Dice,
+    /// Set once links and pools had their chance to stand.
+    pub(crate) warm: AtomicBool,
+    /// Asked for when the node leaves.
+    pub(crate) draining: Stop,
+}
+
+/// Handles one request, a call or a page. Whatever becomes of it, the answer names the request.
+pub(crate) async fn handle(edge: Arc<Edge>, request: Request<Upload>, via: Arc<Via>) -> Response<Answer> {
+    let id = RequestId::new(edge.host.wall(), edge.dice.draw_wide());
+    let (head, body) = request.into_parts();
+    let handled = match ingress::wanted(&head.method, head.uri.path(), &via) {
+        Ok(Wanted::Call(operation)) => {
+            let debug = ingress::asks_debug(&head.headers, &head.uri);
+            match arrive(&edge, id, operation, &via, head.headers) {
+                Ok(arrival) => call(&edge, Arrival { debug, ..arrival }, body).await,
+                Err(rejection) => Err(rejection),
+            }
+        }
+        Ok(Wanted::Models) => pages::models(&edge, &head.headers),
+        Ok(Wanted::Model(name)) => pages::model(&edge, &head.headers, name),
+        Ok(Wanted::Health) => Ok(pages::health()),
+        Ok(Wanted::Ready) => Ok(pages::ready(&edge)),
+        Ok(Wanted::Metrics) => pages::metrics(&edge),
+        Err(no_call) => Err(no_call.into()),
+    };
+    let mut response = handled.unwrap_or_else(|rejection| {
+        edge.metrics.rejected(rejection.code());
+        rejection.response()
+    });
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+        headers.insert(X_REQUEST_ID, id);
+    }
+    if let Some(alt_svc) = &via.alt_svc {
+        headers.insert(ALT_SVC, alt_svc.clone());
+    }
+    response
+}
+
+/// The request is a call: it takes one of the node's places before a byte of its body is read.
+fn arrive(
+    edge: &Edge,
+    request: RequestId,
+    operation: Operation,
+    via: &Arc<Via>,
+    headers: HeaderMap,
+) -> Result<Arrival, Rejection> {
+    let (started, at) = (edge.host.now(), edge.host.wall());
+    let pass = Pass::take(&edge.gate, started, false)
+        .map_err(|refused| Denied::Limit(Level::Node, refused).told(started, at))?;
+    let (trace, parent) = trace(edge, &headers);
+    let via = Arc::clone(via);
+    Ok(Arrival { request, started, at, operation, via, headers, debug: false, trace, parent, pass })
+}
+
+/// The call's place in its caller's trace, or a new trace.
+fn trace(edge: &Edge, headers: &HeaderMap) -> (Context, Option<u64>) {
+    let brought = headers.get("traceparent").and_then(|value| Context::parse(value.to_str().ok()?));
+    match brought {
+        Some(caller) => (caller.child(edge.dice.draw()), Some(caller.span)),
+        None => {
+            let (wide, narrow) = (edge.dice.draw_wide(), edge.dice.draw());
+            let sampled = edge.tracer.is_on() && narrow % 1_000 < u64::from(edge.traced_per_mille);
+            (Context::root((wide, narrow), sampled), None)
+        }
+    }
+}
+
+/// The stages of a call, in order.
+async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Response<Answer>, Rejection> {
+    let host = &edge.host;
+    // Who calls: before anything of the body is read, so that nobody unknown sends much.
+    let caller = match identity::identify(&arrival.headers, &edge.snapshots, host.now()) {
+        Ok(caller) => caller,
+        Err(unknown) => return Err(refused(edge, &arrival, None, unknown.into())),
+    };
+    let identified = Some(host.now());
+    let admitted = async {
+        // What is asked: the body, whole and within bounds.
+        convert::readable(&arrival.headers)?;
+        let announced =
+            arrival.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = body.read(host, announced, edge.guard.body_bytes, edge.guard.body_time).await?;
+        let call = convert::read(arrival.operation, body)?;
+        // Where it may go, and what it can cost there at most.
+        let route = routing::route(&caller, &call, &edge.region, edge.dice.draw())?;
+        // Whether it may be made now: limits, then budgets.
+        let permit = admission::admit(&mut arrival, &caller, &route, &edge.purse, host.now())
+            .await
+            .map_err(|denied| denied.told(host.now(), host.wall()))?;
+        Ok((call, route, permit))
+    };
+    let (call, route, permit) = match admitted.await {
+        Ok(admitted) => admitted,
+        Err(rejection) => return Err(refused(edge, &arrival, Some(&caller), rejection)),
+    };
+    // From here on the call owes a receipt, whatever becomes of it.
+    let times = Times { identified, admitted: Some(host.now()), ..Times::default() };
+    let account = Account::open(edge, arrival, caller, &call, permit, times);
+    let stream = call.stream();
+    let mut dispatching: Dispatching = Box::pin(dispatch(Arc::clone(edge), call, route, account));
+    if !stream {
+        let (dispatched, account) = dispatching.await;
+        return relay::respond(edge, dispatched, account);
+    }
+    // A stream's head waits for its first event, but not so long that something on the way gives up.
+    match host.timeout(edge.guard.keep_alive, &mut dispatching).await {
+        Ok((dispatched, account)) => relay::respond(edge, dispatched, account),
+        Err(Late) => Ok(relay::respond_ahead(edge, dispatching)),
+    }
+}
+
+/// A call on its way to an answer, with its account.
+pub(crate) type Dispatching = Pin<Box<dyn Future<Output = Dispatched> + Send>>;
+
+/// What a call came to, and its account, still open.
+pub(crate) type Dispatched = (Result<Begun, Rejection>, Account);
+
+async fn dispatch(edge: Arc<Edge>, call: Call, mut route: Route, mut account: Account) -> Dispatched {
+    let dispatched = edge.dispatcher.dispatch(&call, &mut route, &mut account).await;
+    (dispatched, account)
+}
+
+/// A call that was not admitted is recorded.
+fn refused(
+    edge: &Edge,
+    arrival: &Arrival,
+    caller: Option<&identity::Caller>,
+    rejection: Rejection,
+) -> Rejection {
+    record::refused(edge, arrival, caller, rejection.code(), rejection.status());
+    rejection
+}

@@ -1,0 +1,180 @@
+//! A call in its caller's dialect, and the same call as a target is sent it.
+//!
+//! Same-dialect calls are not rebuilt: the caller's bytes go on, with the model's name, a cap and the wish for usage put
+//! in where they differ; everything unknown passes untouched. Answers of the same dialect need no conversion at all.
+
+use std::time::Duration;
+
+use base::Code;
+use bytes::Bytes;
+use dialect::openai::{self, Ask, BadRequest, Patch};
+use edge_core::bound::{Bound, Size};
+use edge_core::plan::{Attempt, Path};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use wire::call::{CallHead, ServeAt};
+use wire::catalog::{Dialect, Operation, Timeouts};
+
+use crate::identity::Caller;
+use crate::ingress::Arrival;
+
+/// A body that is no call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unreadable {
+    /// It is not JSON by its header.
+    #[error("the content type is not JSON")]
+    MediaType,
+    /// It is compressed.
+    #[error("the body has a content encoding")]
+    Encoded,
+    /// It is not what the operation takes.
+    #[error("the body is malformed")]
+    Body(#[source] BadRequest),
+}
+
+/// A call whose body was read.
+#[derive(Debug)]
+pub(crate) struct Call {
+    operation: Operation,
+    body: Bytes,
+    ask: Ask,
+}
+
+/// Whether the body's headers allow to read it; asked before the body is.
+///
+/// # Errors
+/// [`Unreadable`] says why not.
+pub(crate) fn readable(headers: &HeaderMap) -> Result<(), Unreadable> {
+    let plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get(CONTENT_ENCODING).is_some_and(|value| !plain(value)) {
+        return Err(Unreadable::Encoded);
+    }
+    match headers.get(CONTENT_TYPE) {
+        Some(value) if !is_json(value.as_bytes()) => Err(Unreadable::MediaType),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn is_json(value: &[u8]) -> bool {
+    let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    essence.eq_ignore_ascii_case(b"application/json")
+}
+
+/// Reads a call from its body.
+///
+/// # Errors
+/// [`Unreadable`] says what is wrong and how to mend it.
+pub(crate) fn read(operation: Operation, body: Bytes) -> Result<Call, Unreadable> {
+    let ask = match operation {
+        Operation::Chat => openai::scan_chat(&body),
+        Operation::Embeddings => openai::scan_embeddings(&body),
+    };
+    Ok(Call { operation, ask: ask.map_err(Unreadable::Body)?, body })
+}
+
+impl Call {
+    /// The name asked for.
+    pub(crate) fn model(&self) -> &str {
+        &self.ask.model
+    }
+
+    /// What to do.
+    pub(crate) const fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// Whether an event stream was asked for.
+    pub(crate) const fn stream(&self) -> bool {
+        self.ask.stream
+    }
+
+    /// Length of the body in bytes.
+    pub(crate) const fn len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// What bounds its cost.
+    pub(crate) fn size(&self) -> Size {
+        Size { input: self.ask.facts.token_bound().ok(), cap: self.ask.cap, answers: self.ask.choices }
+    }
+}
+
+/// A call as one target is sent it.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    pub(crate) head: CallHead,
+    pub(crate) body: Bytes,
+}
+
+/// The call for one target. The attempt has a number, from 1, and so much is gone of the call's whole time.
+///
+/// # Errors
+/// [`Code::DeadlineExceeded`] when nothing is left of it.
+pub(crate) fn outbound(
+    arrival: &Arrival,
+    caller: &Caller,
+    call: &Call,
+    target: (&Attempt, &Bound),
+    (number, elapsed): (u16, Duration),
+) -> Result<Outbound, Code> {
+    let (attempt, bound) = target;
+    let model = &attempt.candidate.model;
+    let timeouts = left(model.timeouts, elapsed).ok_or(Code::DeadlineExceeded)?;
+    let body = match model.dialect {
+        Dialect::Openai => {
+            let name = model.upstream_model.as_deref().unwrap_or_else(|| model.name.as_str());
+            let patch = Patch { model: Some(name), include_usage: true, cap: bound.wire_cap };
+            call.ask.patch(&call.body, &patch)
+        }
+    };
+    let principal = caller.principal();
+    let head = CallHead {
+        request: arrival.request,
+        attempt: number,
+        tenant: principal.tenant.clone(),
+        key: principal.key.clone(),
+        model: model.name.clone(),
+        operation: call.operation,
+        serve_at: match attempt.path {
+            Path::Local | Path::Peer(_) => ServeAt::Replicas,
+            Path::Central(_) => ServeAt::Provider,
+        },
+        stream: call.ask.stream,
+        hide_usage: call.ask.stream && !call.ask.include_usage,
+        timeouts,
+        headers: egress::headers::for_upstream(&arrival.headers),
+        traceparent: Some(arrival.trace.to_string()),
+    };
+    Ok(Outbound { head, body })
+}
+
+fn left(timeouts: Timeouts, elapsed: Duration) -> Option<Timeouts> {
+    let gone = u32::try_from(elapsed.as_millis()).unwrap_or(u32::MAX);
+    let total_ms = timeouts.total_ms.checked_sub(gone).filter(|left| *left > 0)?;
+    Some(Timeouts { total_ms, ..timeouts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_json_that_is_not_compressed_is_read() {
+        let sent = |name, value: &'static str| {
+            let headers: HeaderMap = [(name, HeaderValue::from_static(value))].into_iter().collect();
+            readable(&headers)
+        };
+        assert_eq!(sent(CONTENT_TYPE, "application/json; charset=utf-8"), Ok(()));
+        assert_eq!(sent(CONTENT_TYPE, "text/plain"), Err(Unreadable::MediaType));
+        assert_eq!(sent(CONTENT_TYPE, "application/x-www-form-urlencoded"), Err(Unreadable::MediaType));
+        assert_eq!(sent(CONTENT_ENCODING, "gzip"), Err(Unreadable::Encoded));
+        assert_eq!(readable(&HeaderMap::new()), Ok(()));
+    }
+
+    #[test]
+    fn the_calls_time_is_what_is_left_of_it() {
+        let timeouts = Timeouts { total_ms: 1_000, ..Timeouts::default() };
+        let after = |ms| left(timeouts, Duration::from_millis(ms)).map(|left| left.total_ms);
+        assert_eq!((after(0), after(400), after(1_000)), (Some(1_000), Some(600), None));
+    }
+}

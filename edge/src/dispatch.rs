@@ -1,0 +1,188 @@
+//! Where a call goes, one attempt after another, until one answers: a replica of this region, a peer region's edge, or
+//! central's relay.
+//!
+//! Nothing of an answer has reached the caller while this runs: an attempt that fails here is followed by the next
+//! path or target at once (`edge_core::retry` says when not). Once it returns an answer, nothing is tried again.
+//! Dropping it cancels the attempt in progress, at every hop.
+
+mod begin;
+
+use std::time::Duration;
+
+use base::Code;
+use edge_core::bound::Bound;
+use edge_core::plan::{Attempt, Culprit, Link, Path};
+use edge_core::retry::{Budget, Failed as Tried, Next, Tries};
+use egress::{Egress, Exchange, Failed};
+use seam::{Host, Lock};
+use wire::call::{Failure, Tail};
+use wire::ledger::Outcome;
+
+use crate::convert::{self, Call, Outbound};
+use crate::rejection::Rejection;
+use crate::routing::{Route, View};
+use crate::settle::Account;
+pub(crate) use begin::{Begun, Rest};
+
+/// What attempts are made with.
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    host: Host,
+    egress: Egress,
+    links: mesh::Links,
+    view: View,
+    retries: Lock<Budget>,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(host: &Host, egress: Egress, links: mesh::Links, view: View) -> Self {
+        let retries = Lock::new(Budget::new(host.now()));
+        Self { host: host.clone(), egress, links, view, retries }
+    }
+
+    /// Whether this node's own upstreams serve a model.
+    #[cfg(test)]
+    pub(crate) fn serves_locally(&self, model: &base::ModelName) -> bool {
+        self.egress.serves(wire::call::ServeAt::Replicas, model)
+    }
+
+    /// Tries until something answers. What each attempt came to goes into the call's account.
+    ///
+    /// # Errors
+    /// [`Rejection`]: the last failure, or that there was nothing to try.
+    pub(crate) async fn dispatch(
+        &self,
+        call: &Call,
+        route: &mut Route,
+        account: &mut Account,
+    ) -> Result<Begun, Rejection> {
+        self.retries.lock().call();
+        let mut tries = Tries::default();
+        let mut next = route.next(&self.view.load());
+        let mut last = None;
+        while let Some(attempt) = next {
+            let bound = *route.bound(&attempt.candidate).ok_or_else(nothing_left)?;
+            let outbound = self.outbound(account, call, (&attempt, &bound), tries.failed() + 1)?;
+            account.attempt(&attempt, bound);
+            let begun = match self.send(&attempt.path, outbound).await {
+                Ok(reply) => begin::begin(reply, call.stream()).await,
+                Err(failed) => Err(failed),
+            };
+            let failed = match begun {
+                Ok(begun) => return Ok(begun),
+                Err(failed) => failed,
+            };
+            account.failed(&failed);
+            let failed = *failed;
+            route.failed(&attempt, culprit(failed.failure.code));
+            let again = self.again(&mut tries, &failed);
+            last = Some(failed.failure);
+            next = match again {
+                None => None,
+                Some(wait) => self.following(route, attempt, wait).await,
+            };
+        }
+        Err(last.map_or_else(nothing_left, Rejection::from))
+    }
+
+    fn outbound(
+        &self,
+        account: &Account,
+        call: &Call,
+        target: (&Attempt, &Bound),
+        number: u16,
+    ) -> Result<Outbound, Rejection> {
+        let (arrival, caller) = account.call().ok_or_else(nothing_left)?;
+        let elapsed = self.host.now().since(arrival.started);
+        convert::outbound(arrival, caller, call, target, (number, elapsed)).map_err(too_late)
+    }
+
+    /// One attempt.
+    async fn send(&self, path: &Path, outbound: Outbound) -> Exchange {
+        match path {
+            Path::Local => self.egress.serve(outbound.head, outbound.body).await,
+            Path::Peer(link) | Path::Central(link) => self.forward(link, outbound).await,
+        }
+    }
+
+    async fn forward(&self, link: &Link, outbound: Outbound) -> Exchange {
+        let connection = match self.links.live(&link.node) {
+            Some(connection) => connection,
+            None => {
+                let patience = Duration::from_millis(outbound.head.timeouts.connect_ms.into());
+                let address = link.address();
+                match self.host.timeout(patience, self.links.connect(&address)).await {
+                    Ok(Ok(connection)) => connection,
+                    Ok(Err(error)) => {
+                        tracing::debug!(node = %link.node, %error, "a link does not stand");
+                        return Err(unreachable());
+                    }
+                    Err(_late) => return Err(unreachable()),
+                }
+            }
+        };
+        self.egress.forward(&connection, outbound.head, outbound.body).await
+    }
+
+    /// Whether another attempt may follow: `None` if not, else how long to wait before the same target is tried again.
+    fn again(&self, tries: &mut Tries, failed: &Failed) -> Option<Option<Duration>> {
+        let tried = Tried {
+            code: failed.failure.code,
+            reached_upstream: failed.tail.reached_upstream,
+            retry_after: failed.failure.retry_after_ms.map(|ms| Duration::from_millis(ms.into())),
+        };
+        let now = self.host.now();
+        match tries.after(&tried, now.as_nanos()) {
+            Next::Stop => None,
+            Next::Elsewhere { else_again_after } => self.retries.lock().take(now).then_some(else_again_after),
+        }
+    }
+
+    /// Another target at once, else the same after the wait that may help.
+    async fn following(&self, route: &Route, attempt: Attempt, wait: Option<Duration>) -> Option<Attempt> {
+        if let Some(other) = route.next(&self.view.load()) {
+            return Some(other);
+        }
+        self.host.sleep(wait?).await;
+        Some(attempt)
+    }
+}
+
+/// Whether a failure speaks against the node that was asked or against what serves the model there.
+const fn culprit(code: Code) -> Culprit {
+    match code {
+        Code::MeshUnreachable | Code::Draining | Code::Overloaded | Code::ConfigStale => Culprit::Node,
+        _of_the_upstream => Culprit::Upstream,
+    }
+}
+
+fn nothing_left() -> Rejection {
+    Rejection::new(
+        Code::NoTarget,
+        "No server of this model can be reached at the moment. Send the call again in a moment.",
+    )
+}
+
+fn too_late(code: Code) -> Rejection {
+    Rejection::new(code, "The call's time was over before a model answered.")
+}
+
+fn unreachable() -> Box<Failed> {
+    let code = Code::MeshUnreachable;
+    Box::new(Failed {
+        failure: Failure {
+            code,
+            message: "The region that serves the model cannot be reached at the moment.".to_owned(),
+            upstream_status: None,
+            body: None,
+            retry_after_ms: None,
+        },
+        tail: Tail {
+            outcome: Outcome::Failed,
+            code: Some(code),
+            usage: None,
+            reached_upstream: false,
+            hops: Vec::new(),
+        },
+    })
+}

@@ -1,0 +1,57 @@
+//! What unit tests share: a configuration with two keys and a model.
+
+use base::{KeyHash, Name, TenantName, Tokens};
+use wire::catalog::{Catalog, Dialect, Key, Limits, Model, Operation, Replica, Tenant, Timeouts};
+
+/// SHA-256 of `secret`.
+pub(crate) fn hash(secret: &str) -> KeyHash {
+    let digest = ring::digest::digest(&ring::digest::SHA256, secret.as_bytes());
+    KeyHash(digest.as_ref().try_into().unwrap())
+}
+
+/// Tenant `acme` with the key `sk-test` (it may debug) and the revoked key `sk-revoked`; model `tiny` in region `here`.
+pub(crate) fn catalog() -> Catalog {
+    let mut catalog = Catalog::default();
+    let tenant: TenantName = "acme".parse().unwrap();
+    let limits = Limits::default();
+    catalog.tenants.insert(tenant.clone(), Tenant { name: tenant.clone(), limits, max_stale_s: 3_600 });
+    for (name, secret, revoked) in [("k1", "sk-test", false), ("k2", "sk-revoked", true)] {
+        let name: Name = name.parse().unwrap();
+        let key = Key {
+            name: name.clone(),
+            tenant: tenant.clone(),
+            app: "web".parse().unwrap(),
+            hash: hash(secret),
+            limits,
+            models: None,
+            debug: true,
+            revoked,
+        };
+        catalog.keys.insert(name, key);
+    }
+    let tiny = model("tiny", "http://127.0.0.1:1");
+    catalog.models.insert(tiny.name.clone(), tiny);
+    catalog
+}
+
+/// A model with one replica at `url` in region `here`.
+pub(crate) fn model(name: &str, url: &str) -> Model {
+    Model {
+        name: name.parse().unwrap(),
+        upstream_model: None,
+        dialect: Dialect::Openai,
+        operations: vec![Operation::Chat, Operation::Embeddings],
+        price: None,
+        context: None,
+        output_cap: Some(Tokens(64)),
+        tokenizer: None,
+        replicas: vec![Replica {
+            name: format!("{name}-1").parse().unwrap(),
+            region: "here".parse().unwrap(),
+            url: url.to_owned(),
+            concurrency: None,
+        }],
+        provider: None,
+        timeouts: Timeouts::default(),
+    }
+}

@@ -1,0 +1,114 @@
+//! What a request is: a call of one operation, or a page; and a call as it arrived.
+
+use std::sync::Arc;
+
+use base::{Mono, RequestId, WallMs};
+use http::{HeaderMap, Method, Uri};
+use telemetry::trace::Context;
+use wire::catalog::Operation;
+
+use super::Via;
+use crate::admission::Pass;
+
+/// A request that is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoCall {
+    /// There is no such path.
+    #[error("no such path")]
+    Path,
+    /// The path takes other methods.
+    #[error("the path takes {0} only")]
+    Method(&'static str),
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted<'a> {
+    /// A model's work.
+    Call(Operation),
+    /// The list of what can be asked for.
+    Models,
+    /// One entry of that list.
+    Model(&'a str),
+    /// Whether the process lives.
+    Health,
+    /// Whether the node takes calls.
+    Ready,
+    /// Metrics.
+    Metrics,
+}
+
+/// What a request asks for.
+///
+/// # Errors
+/// [`NoCall`] when there is no such path or it takes other methods.
+pub(crate) fn wanted<'a>(method: &Method, path: &'a str, via: &Via) -> Result<Wanted<'a>, NoCall> {
+    let wanted = match path {
+        "/v1/chat/completions" => Wanted::Call(Operation::Chat),
+        "/v1/embeddings" => Wanted::Call(Operation::Embeddings),
+        "/v1/models" => Wanted::Models,
+        "/healthz" => Wanted::Health,
+        "/readyz" => Wanted::Ready,
+        "/metrics" if via.metrics => Wanted::Metrics,
+        other => match other.strip_prefix("/v1/models/") {
+            Some(name) if !name.is_empty() => Wanted::Model(name),
+            Some(_) | None => return Err(NoCall::Path),
+        },
+    };
+    match wanted {
+        Wanted::Call(_) if method != Method::POST => Err(NoCall::Method("POST")),
+        Wanted::Call(_) => Ok(wanted),
+        Wanted::Models | Wanted::Model(_) | Wanted::Health | Wanted::Ready | Wanted::Metrics => {
+            if method == Method::GET { Ok(wanted) } else { Err(NoCall::Method("GET")) }
+        }
+    }
+}
+
+/// A call as it arrived; its body is still on its way.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    /// Which call.
+    pub(crate) request: RequestId,
+    /// When its first byte came in.
+    pub(crate) started: Mono,
+    /// The same, on the wall clock.
+    pub(crate) at: WallMs,
+    /// What to do.
+    pub(crate) operation: Operation,
+    /// How it came in.
+    pub(crate) via: Arc<Via>,
+    /// The request's headers.
+    pub(crate) headers: HeaderMap,
+    /// Whether hops, attempts and timings are asked for.
+    pub(crate) debug: bool,
+    /// This call's place in its trace.
+    pub(crate) trace: Context,
+    /// The caller's span.
+    pub(crate) parent: Option<u64>,
+    /// The node's own limits, taken.
+    pub(crate) pass: Pass,
+}
+
+/// Whether a request asks for its hops, attempts and timings.
+pub(crate) fn asks_debug(headers: &HeaderMap, uri: &Uri) -> bool {
+    let by_header = headers.get("x-portolan-debug").is_some_and(|value| value.as_bytes() == b"true");
+    by_header || uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "debug=true"))
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::gauge::Gauge;
+
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_operations_and_pages_and_wrong_methods_are_told_the_right_one() {
+        let via = Via { http: "1.1", alt_svc: None, metrics: false, connections: Gauge::default() };
+        let get = |path| wanted(&Method::GET, path, &via);
+        assert_eq!(wanted(&Method::POST, "/v1/chat/completions", &via), Ok(Wanted::Call(Operation::Chat)));
+        assert_eq!(get("/v1/embeddings"), Err(NoCall::Method("POST")));
+        assert_eq!(get("/v1/models/meta/llama:8b"), Ok(Wanted::Model("meta/llama:8b")));
+        assert_eq!(get("/metrics"), Err(NoCall::Path));
+        assert_eq!(get("/v1/chat/completions/../../metrics"), Err(NoCall::Path));
+    }
+}

@@ -1,0 +1,95 @@
+//! What an edge counts, with handles resolved when configuration changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use base::{Code, ModelName, TenantName};
+use edge_core::plan::Path;
+use egress::Failed;
+use telemetry::metrics::{EdgeMetrics, ModelMetrics, Path as Route, TenantMetrics};
+use wire::catalog::{Catalog, Operation};
+
+use crate::settle::Closed;
+
+/// An edge's counters.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    edge: EdgeMetrics,
+    handles: ArcSwap<Handles>,
+}
+
+#[derive(Debug, Default)]
+struct Handles {
+    models: BTreeMap<ModelName, [ModelMetrics; 2]>,
+    tenants: BTreeMap<TenantName, TenantMetrics>,
+}
+
+impl Counters {
+    pub(crate) fn new(edge: EdgeMetrics) -> Self {
+        Self { edge, handles: ArcSwap::default() }
+    }
+
+    /// The metrics themselves.
+    pub(crate) const fn edge(&self) -> &EdgeMetrics {
+        &self.edge
+    }
+
+    /// Resolves handles for what a configuration names.
+    pub(crate) fn resolve(&self, catalog: &Catalog) {
+        let both = [Operation::Chat, Operation::Embeddings];
+        let models = catalog.models.keys();
+        let tenants = catalog.tenants.keys();
+        self.handles.store(Arc::new(Handles {
+            models: models
+                .map(|name| (name.clone(), both.map(|operation| self.edge.model(name, operation))))
+                .collect(),
+            tenants: tenants.map(|name| (name.clone(), self.edge.tenant(name))).collect(),
+        }));
+    }
+
+    /// A call got an error of ours.
+    pub(crate) fn rejected(&self, code: Code) {
+        self.edge.rejected(code);
+    }
+
+    /// An attempt was answered.
+    pub(crate) fn answered(&self, path: &Path) {
+        self.edge.attempted(route(path), Ok(()));
+    }
+
+    /// An attempt failed.
+    pub(crate) fn failed(&self, path: &Path, failed: &Failed) {
+        self.edge.attempted(route(path), Err(failed.failure.code));
+        if failed.tail.reached_upstream {
+            self.edge.overhead(route(path));
+        }
+    }
+
+    /// A call's account was closed.
+    pub(crate) fn closed(&self, closed: &Closed<'_>) {
+        let (open, receipt) = (closed.open, closed.receipt);
+        let handles = self.handles.load();
+        if let Some(tenant) = handles.tenants.get(&receipt.tenant) {
+            tenant.ended(receipt.outcome, receipt.usage, receipt.cost);
+        }
+        let attempted = open.attempt.as_ref().map(|(attempt, _)| &attempt.candidate.model.name);
+        let Some([chat, embeddings]) = attempted.and_then(|model| handles.models.get(model)) else { return };
+        let model = match open.arrival.operation {
+            Operation::Chat => chat,
+            Operation::Embeddings => embeddings,
+        };
+        let started = open.arrival.started;
+        let first_byte = open.times.first_byte.map(|at| at.since(started));
+        model.ended(receipt.outcome, closed.ended.since(started), first_byte, open.times.longest_gap);
+        model.settled(receipt.usage, receipt.cost);
+    }
+}
+
+const fn route(path: &Path) -> Route {
+    match path {
+        Path::Local => Route::Local,
+        Path::Peer(_) => Route::Peer,
+        Path::Central(_) => Route::Relay,
+    }
+}

@@ -1,0 +1,32 @@
+//! The replicas of this region, as the configuration in force names them, for whatever talks to them.
+
+use base::RegionName;
+use egress::{Origin, Upstream};
+use wire::call::ServeAt;
+use wire::catalog::Catalog;
+
+/// Every replica of `home`. One whose URL cannot be used is left out and told.
+pub(super) fn of(catalog: &Catalog, home: &RegionName) -> Vec<Upstream> {
+    let models = catalog.models.values();
+    let replicas = models.flat_map(|model| model.replicas.iter().map(move |replica| (model, replica)));
+    replicas
+        .filter(|(_, replica)| replica.region == *home)
+        .filter_map(|(model, replica)| {
+            let origin: Origin = match replica.url.parse() {
+                Ok(origin) => origin,
+                Err(error) => {
+                    tracing::warn!(model = %model.name, replica = %replica.name, %error, "a replica's URL cannot be used");
+                    return None;
+                }
+            };
+            Some(Upstream {
+                at: ServeAt::Replicas,
+                model: model.name.clone(),
+                name: replica.name.clone(),
+                origin,
+                credential: None,
+                concurrency: replica.concurrency,
+            })
+        })
+        .collect()
+}

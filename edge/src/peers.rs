@@ -1,0 +1,79 @@
+//! Calls from other nodes: a peer region's edge asks for this region's replicas.
+//!
+//! The mesh lets in verified edges and central nodes only; an edge serves its own replicas and nothing else, so that a
+//! forwarded call is never forwarded again.
+
+use std::sync::Arc;
+
+use egress::Egress;
+use mesh::{Connection, Endpoint, Purpose};
+use seam::{Host, Stop};
+use tokio::sync::Semaphore;
+use wire::control::Opening;
+
+/// Calls of other nodes at once; more wait at their senders, which the mesh bounds too.
+const CALLS: usize = 8_192;
+
+/// Serves other nodes until the endpoint is closed.
+pub(crate) async fn serve(host: Host, endpoint: Endpoint, egress: Egress, draining: Stop, calls: Calls) {
+    while let Some(connection) = endpoint.accept().await {
+        match connection.purpose() {
+            Purpose::Calls => {
+                let serving =
+                    connected(host.clone(), connection, egress.clone(), draining.clone(), calls.clone());
+                drop(host.spawn("peer", serving));
+            }
+            Purpose::Consensus => connection.close("an edge takes no part in consensus"),
+        }
+    }
+}
+
+/// Calls of other nodes in progress.
+#[derive(Clone, Debug)]
+pub(crate) struct Calls(Arc<Semaphore>);
+
+impl Calls {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(CALLS)))
+    }
+
+    /// Waits until none is in progress.
+    pub(crate) async fn ended(&self) {
+        drop(self.0.acquire_many(u32::try_from(CALLS).unwrap_or(u32::MAX)).await);
+    }
+}
+
+async fn connected(host: Host, connection: Connection, egress: Egress, draining: Stop, calls: Calls) {
+    loop {
+        let opened = tokio::select! {
+            biased;
+            opened = connection.accept_stream() => opened,
+            () = draining.wanted() => return refuse(&connection).await,
+        };
+        let Ok((opening, sender, receiver)) = opened else { return };
+        match opening {
+            Opening::Call => {
+                let Ok(place) = Arc::clone(&calls.0).acquire_owned().await else { return };
+                let egress = egress.clone();
+                let serving = async move {
+                    if let Err(error) = egress::answer(&egress, sender, receiver).await {
+                        tracing::debug!(%error, "a call of another node ended early");
+                    }
+                    drop(place);
+                };
+                drop(host.spawn("peer-call", serving));
+            }
+            // Dropping both directions resets the stream.
+            Opening::Control | Opening::Rpc | Opening::Status => {
+                tracing::warn!(peer = %connection.peer(), "an edge answers calls only");
+            }
+        }
+    }
+}
+
+/// New streams are reset: their senders take another path at once. Those in progress go on.
+async fn refuse(connection: &Connection) {
+    while let Ok((_opening, sender, receiver)) = connection.accept_stream().await {
+        drop((sender, receiver));
+    }
+}

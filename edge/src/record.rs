@@ -1,0 +1,165 @@
+//! The record of one call, and its spans, from the times its account holds anyway.
+
+use std::time::Duration;
+
+use base::{Code, Mono, NanoUsd};
+use edge_core::plan::Path;
+use telemetry::record::{CallRecord, Principal};
+use telemetry::trace::{Side, Span};
+use wire::call::Hop;
+use wire::ledger::{Outcome, Usage};
+
+use crate::call::Edge;
+use crate::identity::Caller;
+use crate::ingress::Arrival;
+use crate::settle::Closed;
+
+/// Where a call was served, as receipts and records say it.
+pub(crate) fn served_by(path: &Path) -> String {
+    match path {
+        Path::Local => "local".to_owned(),
+        Path::Peer(link) => format!("peer:{}", link.region),
+        Path::Central(link) => format!("relay:{}", link.node),
+    }
+}
+
+/// Keeps the record and the spans of a call whose account was closed.
+pub(crate) fn keep(edge: &Edge, closed: &Closed<'_>) {
+    let (open, receipt) = (closed.open, closed.receipt);
+    let total = closed.ended.since(open.arrival.started);
+    if edge.tracer.is_on() {
+        spans(edge, closed, total);
+    }
+    if !edge.recorder.is_on() || !edge.sampling.keeps(receipt.request, receipt.outcome, total) {
+        return;
+    }
+    let since = |at: Option<Mono>| at.map(|at| micros(at.since(open.arrival.started)));
+    edge.recorder.keep(CallRecord {
+        asked: open.asked.clone(),
+        model: open.attempt.as_ref().map(|(attempt, _)| attempt.candidate.model.name.clone()),
+        stream: open.stream,
+        served_by: receipt.served_by.clone(),
+        provider: receipt.provider.clone(),
+        status: open.status,
+        outcome: receipt.outcome,
+        code: receipt.code,
+        identified_us: since(open.times.identified),
+        admitted_us: since(open.times.admitted),
+        head_us: since(open.times.head),
+        first_byte_us: since(open.times.first_byte),
+        longest_gap_us: open.times.longest_gap.map(micros),
+        total_us: micros(total),
+        chunks: open.sent.pieces,
+        bytes_in: open.bytes_in,
+        bytes_out: open.sent.bytes,
+        usage: receipt.usage,
+        estimated: receipt.estimated,
+        cost: receipt.cost,
+        hops: open.hops.clone(),
+        ..blank(edge, &open.arrival, Some(&open.caller))
+    });
+}
+
+/// Keeps the record of a call that was never admitted.
+pub(crate) fn refused(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>, code: Code, status: u16) {
+    if !edge.recorder.is_on() {
+        return;
+    }
+    let total_us = micros(edge.host.now().since(arrival.started));
+    edge.recorder.keep(CallRecord { status, code: Some(code), total_us, ..blank(edge, arrival, caller) });
+}
+
+fn blank(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>) -> CallRecord {
+    let caller = caller.map(|caller| {
+        let principal = caller.principal();
+        Principal { tenant: principal.tenant.clone(), app: principal.app.clone(), key: principal.key.clone() }
+    });
+    CallRecord {
+        request: arrival.request.to_string(),
+        at: arrival.at,
+        node: edge.node.clone(),
+        region: edge.region.clone(),
+        trace: Some(format!("{:032x}", arrival.trace.trace)),
+        caller,
+        http: arrival.via.http,
+        operation: Some(arrival.operation),
+        asked: None,
+        model: None,
+        stream: false,
+        served_by: None,
+        provider: None,
+        status: 0,
+        outcome: Outcome::Failed,
+        code: None,
+        identified_us: None,
+        admitted_us: None,
+        head_us: None,
+        first_byte_us: None,
+        longest_gap_us: None,
+        total_us: 0,
+        chunks: 0,
+        bytes_in: 0,
+        bytes_out: 0,
+        usage: Usage::default(),
+        estimated: false,
+        cost: NanoUsd(0),
+        waited_for_credit: false,
+        hops: Vec::new(),
+    }
+}
+
+/// One span for the call and one for each attempt at an upstream.
+fn spans(edge: &Edge, closed: &Closed<'_>, total: Duration) {
+    let (open, receipt) = (closed.open, closed.receipt);
+    let arrival = &open.arrival;
+    let mut attributes = vec![
+        ("gen_ai.operation.name", arrival.operation.as_str().into()),
+        ("gen_ai.usage.input_tokens", signed(receipt.usage.input.0).into()),
+        ("gen_ai.usage.output_tokens", signed(receipt.usage.output.0).into()),
+        ("http.response.status_code", i64::from(open.status).into()),
+        ("portolan.request_id", receipt.request.to_string().into()),
+    ];
+    attributes.extend(open.asked.as_ref().map(|name| ("gen_ai.request.model", name.to_string().into())));
+    attributes.extend(receipt.served_by.clone().map(|path| ("portolan.served_by", path.into())));
+    edge.tracer.finish(Span {
+        context: arrival.trace,
+        parent: arrival.parent,
+        name: arrival.operation.as_str(),
+        side: Side::Server,
+        start: arrival.at,
+        offset_us: 0,
+        took: total,
+        attributes,
+        error: receipt.code.map(Code::as_str),
+    });
+    let mut offset = open.times.admitted.map_or(0, |at| u64::from(micros(at.since(arrival.started))));
+    for hop in &open.hops {
+        edge.tracer.finish(attempt(edge, arrival, hop, offset));
+        offset += u64::from(hop.total_us);
+    }
+}
+
+fn attempt(edge: &Edge, arrival: &Arrival, hop: &Hop, offset_us: u64) -> Span {
+    Span {
+        context: arrival.trace.child(edge.dice.draw()),
+        parent: Some(arrival.trace.span),
+        name: "attempt",
+        side: Side::Client,
+        start: arrival.at,
+        offset_us,
+        took: Duration::from_micros(u64::from(hop.total_us)),
+        attributes: vec![
+            ("portolan.node", hop.node.to_string().into()),
+            ("portolan.upstream", hop.upstream.to_string().into()),
+        ],
+        error: hop.result.err().map(Code::as_str),
+    }
+}
+
+fn signed(tokens: u64) -> i64 {
+    i64::try_from(tokens).unwrap_or(i64::MAX)
+}
+
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}

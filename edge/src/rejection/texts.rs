@@ -1,0 +1,238 @@
+//! The words, one conversion a stage.
+
+use std::time::Duration;
+
+use base::{Amount, Code, Mono, WallMs};
+use edge_core::limits::Refused;
+use wire::catalog::{Budget, Window};
+
+use super::Rejection;
+use crate::admission::{Denied, Level};
+use crate::convert::Unreadable;
+use crate::identity::Unknown;
+use crate::ingress::{BodyError, NoCall};
+use crate::purse::Refusal;
+use crate::routing::NoRoute;
+
+/// When to come back after a limit on what is in progress: when something ends, nobody knows.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What a caller is told whose stream broke off.
+pub(super) const fn cut(code: Code) -> &'static str {
+    match code {
+        Code::UpstreamTimeout => "The model stopped sending; the answer is incomplete.",
+        Code::DeadlineExceeded => "The call's time is over; the answer is incomplete.",
+        Code::MeshUnreachable => "The connection to the model's region broke off; the answer is incomplete.",
+        _any_other => "The model's answer broke off; it is incomplete.",
+    }
+}
+
+impl From<NoCall> for Rejection {
+    fn from(error: NoCall) -> Self {
+        match error {
+            NoCall::Path => Self::new(
+                Code::NotFound,
+                "There is no such path. Calls go to /v1/chat/completions or /v1/embeddings; GET /v1/models lists what can be asked for.",
+            ),
+            NoCall::Method(allow) => Self {
+                allow: Some(allow),
+                ..Self::new(Code::MethodNotAllowed, format!("This path takes {allow} only."))
+            },
+        }
+    }
+}
+
+impl From<Unknown> for Rejection {
+    fn from(error: Unknown) -> Self {
+        match error {
+            Unknown::Missing => Self::new(
+                Code::MissingKey,
+                "No API key was sent. Send the header `Authorization: Bearer YOUR_KEY`.",
+            ),
+            Unknown::Malformed => Self::new(
+                Code::InvalidKey,
+                "The Authorization header is malformed. Send the header `Authorization: Bearer YOUR_KEY`.",
+            ),
+            Unknown::NoSuchKey => Self::new(
+                Code::InvalidKey,
+                "The API key is not valid. Check it for typing errors, or ask your operator for a new one.",
+            ),
+            Unknown::Revoked => {
+                Self::new(Code::InvalidKey, "The API key was revoked. Ask your operator for a new one.")
+            }
+            Unknown::NoConfiguration => Self::new(
+                Code::ConfigStale,
+                "This node has no configuration yet. Send the call again in a moment.",
+            )
+            .retry_after(SOON),
+            Unknown::Stale => Self::new(
+                Code::ConfigStale,
+                "This node could not refresh its configuration for longer than your tenant allows.",
+            )
+            .retry_after(SOON),
+        }
+    }
+}
+
+impl From<BodyError> for Rejection {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge { limit } => {
+                Self::new(Code::BodyTooLarge, format!("The body exceeds the limit of {limit} bytes."))
+            }
+            BodyError::Slow(within) => Self::new(
+                Code::RequestTimeout,
+                format!("The body did not arrive within {} seconds.", within.as_secs()),
+            ),
+            BodyError::Truncated => {
+                Self::new(Code::InvalidRequest, "The body broke off before its end; send the call again.")
+            }
+        }
+    }
+}
+
+impl From<Unreadable> for Rejection {
+    fn from(error: Unreadable) -> Self {
+        match error {
+            Unreadable::MediaType => Self::new(
+                Code::UnsupportedMediaType,
+                "The body must be JSON. Send the header `Content-Type: application/json`.",
+            ),
+            Unreadable::Encoded => Self::new(
+                Code::UnsupportedMediaType,
+                "The body is compressed. Send it without Content-Encoding.",
+            ),
+            Unreadable::Body(bad) => {
+                let rejection = Self::new(Code::InvalidRequest, bad.message);
+                match bad.param {
+                    Some(param) => rejection.about(param),
+                    None => rejection,
+                }
+            }
+        }
+    }
+}
+
+impl From<NoRoute> for Rejection {
+    fn from(error: NoRoute) -> Self {
+        match error {
+            NoRoute::Unknown => Self::new(
+                Code::ModelNotFound,
+                "There is no model, alias, route or group of that name. GET /v1/models lists what can be asked for.",
+            )
+            .about("model"),
+            NoRoute::Forbidden => Self::new(
+                Code::Forbidden,
+                "The API key may not use this model. GET /v1/models lists what it may use.",
+            )
+            .about("model"),
+            NoRoute::Unsupported(operation) => Self::new(
+                Code::Unsupported,
+                format!("The model does not offer {}. Choose another model.", operation.as_str()),
+            )
+            .about("model"),
+            NoRoute::Unbounded(budget) => Self::new(
+                Code::UnboundedCost,
+                format!(
+                    "The strict budget {budget} pays for this call, but its cost has no upper bound. Send `max_tokens` and \
+                     text only, or ask your operator to configure the model's price, context and output cap."
+                ),
+            ),
+        }
+    }
+}
+
+impl Denied {
+    /// The words; `now` and `wall` say when to come back.
+    pub(crate) fn told(self, now: Mono, wall: WallMs) -> Rejection {
+        match self {
+            Self::Limit(level, refused) => limited(level, refused, now),
+            Self::Budget(refusal, budget) => unpaid(&refusal, budget.as_ref(), wall),
+        }
+    }
+}
+
+fn limited(level: Level, refused: Refused, now: Mono) -> Rejection {
+    let whose = match level {
+        Level::Node => "this node takes",
+        Level::Tenant => "your tenant may send",
+        Level::Key => "this API key may send",
+    };
+    let code = |usual| match level {
+        Level::Node => Code::Overloaded,
+        Level::Tenant | Level::Key => usual,
+    };
+    match refused {
+        Refused::Rate(Mono::FAR) => {
+            Rejection::new(code(Code::RateLimited), format!("No calls at all are what {whose}."))
+        }
+        Refused::Rate(when) => {
+            Rejection::new(code(Code::RateLimited), format!("More calls a second than {whose}."))
+                .retry_after(when.since(now))
+        }
+        Refused::Concurrency => {
+            Rejection::new(code(Code::ConcurrencyLimited), format!("More calls at once than {whose}."))
+                .retry_after(SOON)
+        }
+        Refused::Streams => {
+            Rejection::new(code(Code::ConcurrencyLimited), format!("More streams at once than {whose}."))
+                .retry_after(SOON)
+        }
+    }
+}
+
+fn unpaid(refusal: &Refusal, budget: Option<&Budget>, wall: WallMs) -> Rejection {
+    let name = budget.map_or("of this call", |budget| budget.name.as_str());
+    match refusal {
+        Refusal::Exceeded { limit, spent, .. } => {
+            Rejection::new(Code::BudgetExceeded, exceeded(name, budget, *limit, *spent, wall))
+        }
+        Refusal::Unavailable { .. } => Rejection::new(
+            Code::BudgetUnavailable,
+            format!(
+                "The budget {name} could not be asked whether it pays for this call. Nothing was spent; send the call again in a moment."
+            ),
+        )
+        .retry_after(SOON),
+        Refusal::StorageFull => Rejection::new(
+            Code::StorageFull,
+            "This node cannot write receipts at the moment and serves no call that a budget pays for. Send the call again; another node may take it.",
+        )
+        .retry_after(SOON),
+    }
+}
+
+fn exceeded(name: &str, budget: Option<&Budget>, limit: Amount, spent: Amount, wall: WallMs) -> String {
+    let Some(budget) = budget else { return format!("The budget {name} is exhausted.") };
+    let (limit, spent) = (budget.unit.show(limit), budget.unit.show(spent));
+    let reset = match budget.window.end(budget.window.at(wall)) {
+        Some(end) => format!("It starts anew at {} UTC.", utc(end)),
+        None => "It does not start anew.".to_owned(),
+    };
+    let span = match budget.window {
+        Window::Hour => "an hour",
+        Window::Day => "a day",
+        Window::Month => "a month",
+        Window::Total => "in total",
+    };
+    format!(
+        "The budget {name} ({limit} {span}) is exhausted: {spent} are spent and the rest is held by other calls or too little for this one. {reset}"
+    )
+}
+
+/// A date and time as people read it, to the second.
+fn utc(at: WallMs) -> String {
+    let seconds = at.as_millis() / 1_000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Days to civil date: years begin in March, eras of 400 years have 146,097 days.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let (year, month) =
+        if from_march < 10 { (year_of_era, from_march + 3) } else { (year_of_era + 1, from_march - 9) };
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    format!("{:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}", year + era * 400)
+}

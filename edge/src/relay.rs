@@ -1,0 +1,205 @@
+//! An answer on its way to the caller.
+//!
+//! An answer at hand goes whole, with its length. An event stream goes event by event, as its caller takes it: a slow
+//! caller slows the upstream. Silence is filled with comments between whole events, so that nothing on the way takes
+//! the connection for dead. A stream that breaks off ends with an error event; no finish is ever invented. The account
+//! is closed when the answer ends, or, with what the upstream has told by then, when the caller is gone.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use base::{Code, Mono};
+use bytes::Bytes;
+use egress::ReplyBody;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use tokio::time::Sleep;
+use wire::ledger::Outcome;
+
+use crate::call::{Dispatching, Edge};
+use crate::debug;
+use crate::dispatch::{Begun, Rest};
+use crate::ingress::{Answer, End, Outlet};
+use crate::rejection::{self, Rejection};
+use crate::settle::Account;
+
+/// A comment of an event stream (WHATWG HTML §9.2.6): parsers pass over it.
+const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+
+/// Keeps nginx and its kin from holding a stream back.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The answer's head and body for the caller. Closes the account: now, at the end of the stream, or when it is dropped.
+///
+/// # Errors
+/// The [`Rejection`] that the call came to; its account is closed.
+pub(crate) fn respond(
+    edge: &Arc<Edge>,
+    dispatched: Result<Begun, Rejection>,
+    mut account: Account,
+) -> Result<Response<Answer>, Rejection> {
+    let Begun { status, headers, start, rest } = match dispatched {
+        Ok(begun) => begun,
+        Err(rejection) => {
+            account.fail(rejection.code(), rejection.status());
+            return Err(rejection);
+        }
+    };
+    let now = edge.host.now();
+    account.answered(status, now);
+    let body = match rest {
+        Rest::Flowing(body) => body,
+        Rest::Ended(tail) => {
+            account.piece(start.len(), now);
+            let told = debug::header(edge, &account, Some(&tail));
+            account.close(tail);
+            return Ok(head(status, headers, told, Answer::whole(start)));
+        }
+    };
+    let told = debug::header(edge, &account, None);
+    let streams = is_event_stream(&headers);
+    let relay = Relay { start, body, account, spoke: now, quiet: None };
+    let edge = Arc::clone(edge);
+    let answer = Answer::flow(move |outlet| async move {
+        if streams { relay.events(&edge, &outlet).await } else { relay.bytes(&edge, &outlet).await }
+    });
+    let mut response = head(status, headers, told, answer);
+    if streams {
+        keep_flowing(response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// A stream's head before its call is answered: comments until then, and a failure is told as an event.
+pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching) -> Response<Answer> {
+    let edge = Arc::clone(edge);
+    let answer = Answer::flow(move |outlet| async move {
+        let (dispatched, mut account) = loop {
+            outlet.send(KEEP_ALIVE).await;
+            if let Ok(done) = edge.host.timeout(edge.guard.keep_alive, &mut dispatching).await {
+                break done;
+            }
+        };
+        let now = edge.host.now();
+        let rejection = match dispatched {
+            Ok(Begun { status, headers, start, rest: Rest::Flowing(body) }) if is_event_stream(&headers) => {
+                account.answered(status, now);
+                let relay = Relay { start, body, account, spoke: now, quiet: None };
+                return relay.events(&edge, &outlet).await;
+            }
+            Ok(_no_stream) => {
+                Rejection::new(Code::UpstreamInvalid, "The model answered with no event stream.")
+            }
+            Err(rejection) => rejection,
+        };
+        edge.metrics.rejected(rejection.code());
+        account.fail(rejection.code(), 200);
+        outlet.send(rejection.event()).await;
+        End::Whole
+    });
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    keep_flowing(&mut headers);
+    head(200, headers, None, answer)
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    const TYPE: &[u8] = b"text/event-stream";
+    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    value.get(..TYPE.len()).is_some_and(|start| start.eq_ignore_ascii_case(TYPE))
+}
+
+/// Nothing on the way may hold a stream back.
+fn keep_flowing(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+fn head(status: u16, headers: HeaderMap, told: Option<HeaderValue>, answer: Answer) -> Response<Answer> {
+    let mut response = Response::new(answer);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    *response.headers_mut() = headers;
+    if let Some(told) = told {
+        response.headers_mut().insert(debug::HEADER, told);
+    }
+    response
+}
+
+/// An answer in progress. Dropped, it closes the account as the upstream stands: its caller is gone.
+struct Relay {
+    /// What is at hand; sent first.
+    start: Bytes,
+    body: ReplyBody,
+    account: Account,
+    /// When something was last said.
+    spoke: Mono,
+    quiet: Option<Pin<Box<Sleep>>>,
+}
+
+impl Relay {
+    async fn events(mut self, edge: &Edge, outlet: &Outlet) -> End {
+        let debugged = debug::is_asked(edge, &self.account);
+        while let Some(events) = self.next(edge, outlet).await {
+            self.account.piece(events.len(), self.spoke);
+            outlet.send(events).await;
+        }
+        let tail = self.body.tail();
+        let last = match tail.outcome {
+            Outcome::Complete => None,
+            Outcome::CallerGone | Outcome::Cut | Outcome::Failed | Outcome::Lost => {
+                Some(rejection::cut_event(tail.code.unwrap_or(Code::UpstreamCut)))
+            }
+        };
+        let told = if debugged { debug::comment(edge, &self.account, &tail) } else { None };
+        self.account.close(tail);
+        for piece in [told, last].into_iter().flatten() {
+            outlet.send(piece).await;
+        }
+        End::Whole
+    }
+
+    /// The next events; while there are none, comments keep the connection alive. One timer serves the whole stream:
+    /// it is set anew when it rings, not with each event.
+    async fn next(&mut self, edge: &Edge, outlet: &Outlet) -> Option<Bytes> {
+        loop {
+            let quiet = self.quiet.get_or_insert_with(|| Box::pin(edge.host.sleep(edge.guard.keep_alive)));
+            tokio::select! {
+                biased;
+                next = self.body.next() => {
+                    self.spoke = edge.host.now();
+                    return next;
+                }
+                () = quiet.as_mut() => {}
+            }
+            if edge.host.now() >= self.spoke + edge.guard.keep_alive {
+                outlet.send(KEEP_ALIVE).await;
+                self.spoke = edge.host.now();
+            }
+            quiet.set(edge.host.sleep_until(self.spoke + edge.guard.keep_alive));
+        }
+    }
+
+    async fn bytes(mut self, edge: &Edge, outlet: &Outlet) -> End {
+        self.account.piece(self.start.len(), edge.host.now());
+        outlet.send(std::mem::take(&mut self.start)).await;
+        while let Some(piece) = self.body.next().await {
+            self.account.piece(piece.len(), edge.host.now());
+            outlet.send(piece).await;
+        }
+        let tail = self.body.tail();
+        let end = match tail.outcome {
+            Outcome::Complete => End::Whole,
+            Outcome::CallerGone | Outcome::Cut | Outcome::Failed | Outcome::Lost => End::Broken,
+        };
+        self.account.close(tail);
+        end
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if self.account.view().is_some() {
+            self.account.close(self.body.tail());
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The account of one call: opened when it was admitted, closed exactly once, when its answer ended, when it failed, or
+//! when its caller left. Closing makes the receipt, gives back what was taken, counts and records the call.
+//!
+//! The charge follows what the upstream reported. Where it reported nothing and may have worked: what was partly sent
+//! is charged its input's bound and as much output as the bytes sent can hold; anything else what was held. A call that
+//! failed before its first byte costs its caller nothing.
+
+mod bill;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Code, ModelName, Mono};
+use edge_core::bound::Bound;
+use edge_core::plan::Attempt;
+use egress::Failed;
+use wire::call::{Hop, Tail};
+use wire::ledger::{Outcome, Receipt};
+
+use crate::admission::Permit;
+use crate::call::Edge;
+use crate::convert::Call;
+use crate::identity::Caller;
+use crate::ingress::Arrival;
+use crate::record;
+use bill::Bill;
+
+/// Everything a call owes and is owed until it is closed. Dropped open, its caller is gone.
+#[derive(Debug)]
+pub(crate) struct Account(Option<Box<Open>>);
+
+/// An account that is open.
+#[derive(Debug)]
+pub(crate) struct Open {
+    edge: Arc<Edge>,
+    pub(crate) arrival: Arrival,
+    pub(crate) caller: Caller,
+    permit: Permit,
+    pub(crate) asked: Option<ModelName>,
+    pub(crate) stream: bool,
+    pub(crate) bytes_in: u64,
+    pub(crate) times: Times,
+    /// The last attempt and its bound.
+    pub(crate) attempt: Option<(Attempt, Bound)>,
+    /// Whether it is still in progress.
+    trying: bool,
+    pub(crate) attempts: u16,
+    pub(crate) hops: Vec<Hop>,
+    pub(crate) status: u16,
+    pub(crate) sent: Sent,
+}
+
+/// When what happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) identified: Option<Mono>,
+    pub(crate) admitted: Option<Mono>,
+    pub(crate) head: Option<Mono>,
+    pub(crate) first_byte: Option<Mono>,
+    pub(crate) last_piece: Option<Mono>,
+    pub(crate) longest_gap: Option<Duration>,
+}
+
+/// What was sent of the answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) pieces: u32,
+    pub(crate) bytes: u64,
+}
+
+/// How a call ended, as its record and its receipt need it.
+#[derive(Debug)]
+pub(crate) struct Closed<'a> {
+    pub(crate) open: &'a Open,
+    pub(crate) receipt: &'a Receipt,
+    pub(crate) ended: Mono,
+}
+
+impl Account {
+    /// Opens the account of an admitted call.
+    pub(crate) fn open(
+        edge: &Arc<Edge>,
+        arrival: Arrival,
+        caller: Caller,
+        call: &Call,
+        permit: Permit,
+        times: Times,
+    ) -> Self {
+        Self(Some(Box::new(Open {
+            edge: Arc::clone(edge),
+            asked: call.model().parse().ok(),
+            stream: call.stream(),
+            bytes_in: call.len() as u64,
+            arrival,
+            caller,
+            permit,
+            times,
+            attempt: None,
+            trying: false,
+            attempts: 0,
+            hops: Vec::new(),
+            status: 0,
+            sent: Sent::default(),
+        })))
+    }
+
+    /// The call as it arrived and who made it, while the account is open.
+    pub(crate) fn call(&self) -> Option<(&Arrival, &Caller)> {
+        self.0.as_deref().map(|open| (&open.arrival, &open.caller))
+    }
+
+    /// The account while it is open.
+    pub(crate) fn view(&self) -> Option<&Open> {
+        self.0.as_deref()
+    }
+
+    /// An attempt begins.
+    pub(crate) fn attempt(&mut self, attempt: &Attempt, bound: Bound) {
+        if let Some(open) = &mut self.0 {
+            open.attempt = Some((attempt.clone(), bound));
+            open.attempts += 1;
+            open.trying = true;
+        }
+    }
+
+    /// The attempt in progress failed before its first byte.
+    pub(crate) fn failed(&mut self, failed: &Failed) {
+        if let Some(open) = &mut self.0 {
+            open.trying = false;
+            open.hops.extend_from_slice(&failed.tail.hops);
+            if let Some((attempt, _)) = &open.attempt {
+                open.edge.metrics.failed(&attempt.path, failed);
+            }
+        }
+    }
+
+    /// An answer began.
+    pub(crate) fn answered(&mut self, status: u16, now: Mono) {
+        if let Some(open) = &mut self.0 {
+            open.status = status;
+            open.times.head = Some(now);
+            if let Some((attempt, _)) = &open.attempt {
+                open.edge.metrics.answered(&attempt.path);
+            }
+        }
+    }
+
+    /// A piece of the answer goes to the caller.
+    pub(crate) fn piece(&mut self, len: usize, now: Mono) {
+        let Some(open) = &mut self.0 else { return };
+        open.sent.pieces = open.sent.pieces.saturating_add(1);
+        open.sent.bytes = open.sent.bytes.saturating_add(len as u64);
+        let times = &mut open.times;
+        match times.last_piece {
+            Some(last) => times.longest_gap = times.longest_gap.max(Some(now.since(last))),
+            None => times.first_byte = Some(now),
+        }
+        times.last_piece = Some(now);
+    }
+
+    /// The answer ended as `tail` says.
+    pub(crate) fn close(&mut self, tail: Tail) {
+        if let Some(open) = self.0.take() {
+            open.close(tail);
+        }
+    }
+
+    /// There is no answer: the caller is told `code` with `status`.
+    pub(crate) fn fail(&mut self, code: Code, status: u16) {
+        if let Some(mut open) = self.0.take() {
+            open.status = status;
+            open.close(ended(Outcome::Failed, code, false));
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if let Some(open) = self.0.take() {
+            let reached = open.trying;
+            open.close(ended(Outcome::CallerGone, Code::CallerGone, reached));
+        }
+    }
+}
+
+const fn ended(outcome: Outcome, code: Code, reached_upstream: bool) -> Tail {
+    Tail { outcome, code: Some(code), usage: None, reached_upstream, hops: Vec::new() }
+}
+
+impl Open {
+    fn close(mut self: Box<Self>, tail: Tail) {
+        let ended = self.edge.host.now();
+        let bill = Bill::of(&self, &tail);
+        self.hops.extend(tail.hops);
+        let receipt = self.receipt(&bill, tail.outcome, tail.code);
+        let Self { permit, .. } = &mut *self;
+        let Some(hold) = permit.hold.take() else { return };
+        let receipt = hold.settle(receipt, &bill.actual);
+        let closed = Closed { open: &self, receipt: &receipt, ended };
+        self.edge.metrics.closed(&closed);
+        record::keep(&self.edge, &closed);
+    }
+
+    fn receipt(&self, bill: &Bill, outcome: Outcome, code: Option<Code>) -> Receipt {
+        let principal = self.caller.principal();
+        let model = self.attempt.as_ref().map(|(attempt, _)| &attempt.candidate.model);
+        Receipt {
+            request: self.arrival.request,
+            kind: wire::ledger::ReceiptKind::Call,
+            at: self.edge.host.wall(),
+            tenant: principal.tenant.clone(),
+            app: principal.app.clone(),
+            key: principal.key.clone(),
+            model: model.map(|model| model.name.clone()).or_else(|| self.asked.clone()),
+            operation: Some(self.arrival.operation),
+            region: self.edge.region.clone(),
+            served_by: self.attempt.as_ref().map(|(attempt, _)| record::served_by(&attempt.path)),
+            provider: self.provider(),
+            attempts: self.attempts,
+            usage: bill.usage,
+            estimated: bill.estimated,
+            cost: bill.cost,
+            outcome,
+            code,
+            charges: Vec::new(),
+        }
+    }
+
+    /// The provider, when the last attempt went through central.
+    pub(crate) fn provider(&self) -> Option<base::Name> {
+        let (attempt, _) = self.attempt.as_ref()?;
+        match attempt.path {
+            edge_core::plan::Path::Central(_) => attempt.candidate.model.provider.clone(),
+            edge_core::plan::Path::Local | edge_core::plan::Path::Peer(_) => None,
+        }
+    }
+
+    pub(super) fn asks(&self) -> &[(base::BudgetId, base::Amount)] {
+        &self.permit.asks
+    }
+}

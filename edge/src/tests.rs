@@ -1,0 +1,9 @@
+//! A whole edge over loopback, without central: real listeners, a model server that does as it is told, callers of
+//! every HTTP version.
+
+mod bad_input;
+mod caller;
+mod lifecycle;
+mod server;
+mod serving;
+mod world;

@@ -1,0 +1,162 @@
+//! Calls that are refused: cheaply, with a code, and without harm to the next.
+
+use std::time::Duration;
+
+use super::caller::{ALL, Over};
+use super::server::{Act, Server};
+use super::world::World;
+
+const CHAT: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}]}"#;
+
+#[tokio::test]
+async fn bodies_that_are_no_calls_are_told_what_is_wrong() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |config, _| config.guard.body_bytes = 12 * 1024 * 1024).await;
+    let caller = world.caller();
+    let nested = format!(r#"{{"model":"tiny","messages":{}{}}}"#, "[".repeat(5 << 20), "]".repeat(5 << 20));
+    for (body, expected) in [
+        ("", (400, "invalid_request")),
+        ("hello", (400, "invalid_request")),
+        ("[]", (400, "invalid_request")),
+        (r#"{"model":"tiny"}"#, (400, "invalid_request")),
+        (r#"{"model":"tiny","messages":[{"role":"user"#, (400, "invalid_request")),
+        (r#"{"model":7,"messages":[]}"#, (400, "invalid_request")),
+        (r#"{"model":"tiny","messages":[{}],"stream":"yes"}"#, (400, "invalid_request")),
+        (r#"{"model":"absent","messages":[{}]}"#, (404, "model_not_found")),
+        (nested.as_str(), (400, "invalid_request")),
+    ] {
+        let (status, code) = caller.chat(body.to_owned()).await.error();
+        let start = body.get(..60).unwrap_or(body);
+        assert_eq!((status, code.as_str()), expected, "{start}");
+    }
+    assert!(server.asked().is_empty());
+    assert_eq!(caller.chat(CHAT).await.status, 200);
+}
+
+#[tokio::test]
+async fn keys_that_are_missing_wrong_or_revoked_are_refused_over_every_version() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    for (key, expected) in
+        [("", "missing_api_key"), ("sk-no", "invalid_api_key"), ("sk-revoked", "invalid_api_key")]
+    {
+        let caller = world.caller().with_key(key);
+        for over in ALL {
+            let answer = caller.over(over, caller.post("/v1/chat/completions", CHAT)).await;
+            assert_eq!(answer.error(), (401, expected.to_owned()), "{over:?}");
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
+        }
+        assert_eq!(caller.over(Over::Plain1, caller.get("/v1/models")).await.status, 401);
+    }
+    assert!(server.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_announced_or_not_over_every_version() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |config, _| config.guard.body_bytes = 1_024).await;
+    let caller = world.caller();
+    for over in ALL {
+        let answer = caller.over(over, caller.post("/v1/chat/completions", vec![b' '; 4_096])).await;
+        assert_eq!(answer.error(), (413, "body_too_large".to_owned()), "{over:?}");
+    }
+    let chunked = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-test\r\n\
+                   transfer-encoding: chunked\r\n\r\n800\r\n";
+    let mut bytes = chunked.as_bytes().to_vec();
+    bytes.extend_from_slice(&vec![b' '; 0x800]);
+    bytes.extend_from_slice(b"\r\n");
+    let answer = caller.raw(&bytes, Duration::from_secs(2)).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_refused_upload_is_never_asked_to_continue_and_a_good_one_is() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    let head = |key: &str, len: usize| {
+        format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {len}\r\n\
+             content-type: application/json\r\nexpect: 100-continue\r\n\r\n"
+        )
+    };
+    let wait = Duration::from_millis(300);
+    let large = world.caller().raw(head("sk-test", 11 << 20).as_bytes(), wait).await;
+    assert!(large.starts_with("HTTP/1.1 413 "), "{large}");
+    let unknown = world.caller().raw(head("sk-no", 100).as_bytes(), wait).await;
+    assert!(unknown.starts_with("HTTP/1.1 401 "), "{unknown}");
+    let good = world.caller().raw(head("sk-test", CHAT.len()).as_bytes(), wait).await;
+    assert!(good.starts_with("HTTP/1.1 100 "), "{good}");
+}
+
+#[tokio::test]
+async fn requests_that_smuggle_crawl_or_swell_are_refused() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |config, _| {
+        config.guard.header_time = Duration::from_millis(100);
+        config.guard.body_time = Duration::from_millis(100);
+        config.guard.header_bytes = 8 * 1024;
+    })
+    .await;
+    let caller = world.caller();
+    let within = Duration::from_secs(5);
+    let both = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    let smuggled = caller.raw(both.as_bytes(), within).await;
+    assert!(!smuggled.starts_with("HTTP/1.1 200"), "{smuggled}");
+
+    let crawling = caller.raw(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n", within).await;
+    assert!(!crawling.contains("200 OK"), "{crawling}");
+    assert_eq!(caller.raw(b"", within).await, "", "a connection that says nothing is closed");
+
+    let slow = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-test\r\ncontent-length: {}\r\n\r\n{{",
+        CHAT.len()
+    );
+    let slow = caller.raw(slow.as_bytes(), within).await;
+    assert!(slow.starts_with("HTTP/1.1 408 "), "{slow}");
+
+    let swollen = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "a".repeat(64 * 1024));
+    let swollen = caller.raw(swollen.as_bytes(), within).await;
+    assert!(swollen.starts_with("HTTP/1.1 431 "), "{swollen}");
+    assert_eq!(caller.chat(CHAT).await.status, 200, "the next caller is served");
+}
+
+#[tokio::test]
+async fn wrong_types_paths_and_methods_are_told_apart() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    let caller = world.caller();
+    let mut text = caller.post("/v1/chat/completions", CHAT);
+    text.headers_mut().insert("content-type", "text/plain".parse().unwrap());
+    assert_eq!(caller.over(Over::Plain1, text).await.error(), (415, "unsupported_media_type".to_owned()));
+    let mut packed = caller.post("/v1/chat/completions", CHAT);
+    packed.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+    assert_eq!(caller.over(Over::Plain1, packed).await.error().0, 415);
+    let absent = caller.over(Over::Plain1, caller.post("/v1/nothing", CHAT)).await;
+    assert_eq!(absent.error(), (404, "not_found".to_owned()));
+    let wrong = caller.over(Over::Plain1, caller.get("/v1/chat/completions")).await;
+    assert_eq!(wrong.error(), (405, "method_not_allowed".to_owned()));
+    assert_eq!(wrong.headers["allow"], "POST");
+    let hidden = caller.over(Over::Secure2, caller.get("/metrics")).await;
+    assert_eq!(hidden.status, 404, "this listener does not serve metrics");
+}
+
+#[tokio::test]
+async fn limits_of_node_tenant_and_key_refuse_and_say_when() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_, catalog| {
+        let key = catalog.keys.values_mut().next().unwrap();
+        key.limits.requests_per_s = Some(1);
+    })
+    .await;
+    let caller = world.caller();
+    assert_eq!(caller.chat(CHAT).await.status, 200);
+    let limited = caller.chat(CHAT).await;
+    assert_eq!(limited.error(), (429, "rate_limited".to_owned()));
+    assert_eq!(limited.headers["retry-after"], "1");
+    world
+        .edge
+        .gate
+        .lock()
+        .set_limits(wire::catalog::Limits { concurrency: Some(0), ..wire::catalog::Limits::default() });
+    assert_eq!(caller.chat(CHAT).await.error(), (503, "overloaded".to_owned()));
+}

@@ -1,0 +1,101 @@
+//! Callers that leave, and a node that does.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+
+use super::caller::Over;
+use super::server::{Act, Server};
+use super::world::World;
+
+const CHAT: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}]}"#;
+const STREAM: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}],"stream":true}"#;
+
+#[tokio::test]
+async fn a_caller_that_leaves_before_the_head_cancels_its_call_over_every_version() {
+    let server = Server::start(&seam::Host::real(), Act::Silent).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    let caller = world.caller();
+    for over in [Over::Plain1, Over::Plain2, Over::Secure1, Over::Secure2] {
+        let asking = caller.clone();
+        let request = caller.post("/v1/chat/completions", CHAT);
+        let call = world.host.spawn("call", async move { asking.over(over, request).await }).bound();
+        server.open(1).await;
+        drop(call);
+        gone(&world, &server).await;
+    }
+    let (mut stream, connection) = caller.begin_http3(caller.post("/v1/chat/completions", CHAT)).await;
+    server.open(1).await;
+    // Only the stream is given up; the connection stays.
+    stream.stop_sending(h3::error::Code::H3_REQUEST_CANCELLED);
+    gone(&world, &server).await;
+    drop((stream, connection));
+    let records = world.records(5).await;
+    assert!(records.iter().all(|record| record["outcome"] == "caller_gone"), "{records:?}");
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_mid_stream_cancels_the_upstream() {
+    let server = Server::start(&seam::Host::real(), Act::Hang(&["one"])).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    let caller = world.caller();
+    for over in [Over::Plain1, Over::Secure2] {
+        let request = caller.post("/v1/chat/completions", STREAM);
+        let mut body = caller.open(over, request).await.into_body();
+        body.frame().await.unwrap().unwrap();
+        drop(body);
+        gone(&world, &server).await;
+    }
+    let record = world.records(2).await.remove(0);
+    assert_eq!((&record["outcome"], &record["estimated"]), (&"caller_gone".into(), &true.into()));
+    assert!(record["usage"]["output"].as_u64().unwrap() > 0, "what was sent is not free: {record}");
+}
+
+#[tokio::test]
+async fn a_drain_ends_no_stream_takes_nothing_new_and_says_so() {
+    let server = Server::start(&seam::Host::real(), Act::Hang(&["one"])).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    let caller = world.caller();
+    let ready = caller.over(Over::Plain1, caller.get("/readyz")).await;
+    assert!(matches!(ready.status.as_u16(), 200 | 503));
+    let mut bodies = Vec::new();
+    for over in [Over::Plain1, Over::Secure2] {
+        let request = caller.post("/v1/chat/completions", STREAM);
+        let mut body = caller.open(over, request).await.into_body();
+        body.frame().await.unwrap().unwrap();
+        bodies.push(body);
+    }
+    let (mut http3, connection) = caller.begin_http3(caller.post("/v1/chat/completions", STREAM)).await;
+    http3.recv_response().await.unwrap();
+    http3.recv_data().await.unwrap();
+    server.open(3).await;
+    let World { host, plain, draining, mut running, edge, .. } = world;
+    draining.stop();
+    let drained = host.spawn("drain", async move { running.drain().await });
+    while host.connect(&plain.ip().to_string(), plain.port()).await.is_ok() {
+        host.sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(edge.gate.lock().in_progress().0, 3, "calls in progress go on");
+    assert!(!drained.is_finished());
+    drop((bodies, http3, connection));
+    host.timeout(Duration::from_secs(3), drained).await.expect("it ends with its last call").unwrap();
+}
+
+#[tokio::test]
+async fn a_drain_has_a_deadline() {
+    let server = Server::start(&seam::Host::real(), Act::Hang(&["one"])).await;
+    let mut world = World::start(&server.url, |config, _| config.drain = Duration::from_millis(50)).await;
+    let caller = world.caller();
+    let mut body = caller.open(Over::Plain1, caller.post("/v1/chat/completions", STREAM)).await.into_body();
+    body.frame().await.unwrap().unwrap();
+    world.draining.stop();
+    world.host.timeout(Duration::from_secs(3), world.running.drain()).await.expect("the deadline ends it");
+}
+
+async fn gone(world: &World, server: &Server) {
+    let cancelled = async {
+        server.open(0).await;
+        world.quiet().await;
+    };
+    world.host.timeout(Duration::from_secs(1), cancelled).await.expect("cancelled within a second");
+}

@@ -1,0 +1,152 @@
+//! One edge with its files, its certificates and its callers.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Era, Revision, Role, Stamp};
+use bytes::Bytes;
+use mesh::{Identity, pki};
+use seam::{Host, Stopper, write_atomic};
+use telemetry::record::{Sampling, Sink};
+use tempfile::TempDir;
+use wire::catalog::Catalog;
+
+use super::caller::Caller;
+use crate::call::Edge;
+use crate::config::{Config, Guard, Ingress, Mesh, Record, Tls};
+use crate::fixtures;
+use crate::node::{Node, Running};
+
+/// A running edge.
+pub(super) struct World {
+    pub(super) host: Host,
+    pub(super) edge: Arc<Edge>,
+    pub(super) plain: SocketAddr,
+    pub(super) secure: SocketAddr,
+    pub(super) draining: Stopper,
+    pub(super) running: Running,
+    pub(super) authority: String,
+    pub(super) dir: TempDir,
+    _rest: Stopper,
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+impl World {
+    /// An edge of region `here` whose model `tiny` is served at `url`.
+    pub(super) async fn start(url: &str, adjust: impl FnOnce(&mut Config, &mut Catalog)) -> Self {
+        let host = Host::real();
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(dir.path());
+        let mut catalog = fixtures::catalog();
+        let tiny = fixtures::model("tiny", url);
+        catalog.models.insert(tiny.name.clone(), tiny);
+        adjust(&mut config, &mut catalog);
+        let authority = credentials(&host, dir.path()).await;
+        let node = Node::bind(host.clone(), config).await.unwrap();
+        let [plain, secure] = node.addresses()[..] else { panic!("two listeners") };
+        let (draining, drain) = Stopper::new();
+        let (rest, until_rest) = Stopper::new();
+        let running = node.start(&drain, &until_rest).await.unwrap();
+        let edge = Arc::clone(&running.edge);
+        let world = Self { host, edge, plain, secure, draining, running, authority, dir, _rest: rest };
+        world.install(1, catalog).await;
+        world
+    }
+
+    /// Puts a configuration in force and waits until every part has it.
+    pub(super) async fn install(&self, revision: u64, catalog: Catalog) {
+        let stamp = Stamp { era: Era(1), revision: Revision(revision) };
+        let replicas = !catalog.models.is_empty();
+        assert!(self.edge.snapshots.install(stamp, catalog, self.host.now()));
+        while replicas && !self.edge.dispatcher.serves_locally(&"tiny".parse().unwrap()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(super) fn caller(&self) -> Caller {
+        Caller::new(&self.host, self.plain, self.secure, &self.authority)
+    }
+
+    /// Records written so far, at least `wanted` of them.
+    pub(super) async fn records(&self, wanted: usize) -> Vec<serde_json::Value> {
+        let file = self.dir.path().join("calls/calls-0.jsonl");
+        loop {
+            let text = self.host.disk().read(&file).await.unwrap_or_default();
+            let lines: Vec<_> = text
+                .split(|byte| *byte == b'\n')
+                .filter_map(|line| serde_json::from_slice(line).ok())
+                .collect();
+            if lines.len() >= wanted {
+                return lines;
+            }
+            self.host.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Calls in progress at the node.
+    pub(super) fn in_progress(&self) -> u32 {
+        self.edge.gate.lock().in_progress().0
+    }
+
+    /// Waits until no call is in progress.
+    pub(super) async fn quiet(&self) {
+        let quiet = async {
+            while self.in_progress() > 0 {
+                self.host.sleep(Duration::from_millis(2)).await;
+            }
+        };
+        self.host.timeout(Duration::from_secs(5), quiet).await.expect("every call ends");
+    }
+}
+
+fn config(dir: &Path) -> Config {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let plain = Ingress { listen, tls: None, http3: false, public_port: None, metrics: true };
+    let tls = Tls { certificate: dir.join("listener.pem"), key: dir.join("listener.key") };
+    Config {
+        data: dir.join("data"),
+        central: vec![SocketAddr::from(([127, 0, 0, 1], 1))],
+        mesh: Mesh { listen, advertise: None, credentials: dir.join("credentials") },
+        ingress: vec![plain.clone(), Ingress { tls: Some(tls), http3: true, metrics: false, ..plain }],
+        guard: Guard { body_bytes: 64 * 1024, ..Guard::default() },
+        record: Record {
+            sink: Sink::Directory { path: dir.join("calls"), keep: 1 },
+            sampling: Sampling { success_per_mille: 1_000, slow: HOUR },
+        },
+        traces: None,
+        upstream_authorities: None,
+        drain: Duration::from_secs(5),
+        debug: true,
+    }
+}
+
+/// Writes the node's and the listener's credentials; gives the listener's authority.
+async fn credentials(host: &Host, dir: &Path) -> String {
+    let mesh: base::Name = "test".parse().unwrap();
+    let authority = pki::create_authority(host, &mesh, HOUR).unwrap();
+    let identity = Identity {
+        mesh: mesh.clone(),
+        role: Role::Edge,
+        region: "here".parse().unwrap(),
+        node: "e1".parse().unwrap(),
+    };
+    let node = pki::issue(host, &authority, &identity, HOUR).unwrap();
+    let listeners = pki::create_listener_authority(host, &mesh, HOUR).unwrap();
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let listener = pki::issue_listener(host, &listeners, &names, HOUR).unwrap();
+    let credentials = dir.join("credentials");
+    host.disk().create_dir_all(&credentials).await.unwrap();
+    for (path, text) in [
+        (credentials.join(mesh::CERTIFICATE), &node.certificate),
+        (credentials.join(mesh::KEY), &node.key),
+        (credentials.join(mesh::AUTHORITIES), &authority.certificate),
+        (dir.join("listener.pem"), &listener.certificate),
+        (dir.join("listener.key"), &listener.key),
+    ] {
+        write_atomic(&**host.disk(), &path, Bytes::from(text.to_string())).await.unwrap();
+    }
+    listeners.certificate
+}
