@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use base::NodeId;
 use bytes::Bytes;
-use futures_util::Stream;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt as _};
 use mesh::{Connection, Links, MeshError, Receiver, Sender};
 use openraft::error::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::RPCOption;
@@ -178,7 +178,7 @@ impl RaftNetworkV2<Types> for Peer {
 
     fn stream_append<'s, S>(
         &'s mut self,
-        input: S,
+        mut input: S,
         option: RPCOption,
     ) -> futures_util::future::BoxFuture<
         's,
@@ -188,9 +188,12 @@ impl RaftNetworkV2<Types> for Peer {
         S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
     {
         Box::pin(async move {
+            // openraft pauses after a failure where it makes the next request. A stream that fails before it took one
+            // would be tried again at once, for ever.
+            let Some(first) = input.next().await else { return Ok(stream::empty().boxed()) };
             let opening = self.open(RaftQuestion::Appends);
             let (sender, receiver) = self.within(option.hard_ttl(), RPCTypes::AppendEntries, opening).await?;
-            Ok(appends::stream(self, sender, receiver, input))
+            Ok(appends::stream(self, sender, receiver, stream::iter([first]).chain(input)))
         })
     }
 
