@@ -87,6 +87,11 @@ fn is_unfinished(bytes: &[u8]) -> bool {
     bytes.iter().skip(segment::HEADER).all(|byte| *byte == 0)
 }
 
+/// The last byte that is not zero.
+fn last_used(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().rposition(|byte| *byte != 0)
+}
+
 /// The segment read last.
 #[derive(Debug)]
 struct Last {
@@ -199,7 +204,7 @@ impl<'a> Reading<'a> {
         self.check_torn(last)?;
         let file = disk.open(&self.path(id), Open::Write).await.map_err(failed)?;
         let rest = last.bytes.get(last.end..).unwrap_or_default();
-        if let Some(dirty) = rest.iter().rposition(|byte| *byte != 0) {
+        if let Some(dirty) = last_used(rest) {
             let zeros = Bytes::from(vec![0; dirty + 1]);
             file.write_at(last.end as u64, zeros).await.map_err(failed)?;
         }
@@ -212,7 +217,7 @@ impl<'a> Reading<'a> {
     /// Damage is a torn end only while nothing behind it says that the place had been synced.
     fn check_torn(&self, last: &Last) -> Result<(), WalError> {
         let (damage, bytes) = (last.end as u64, &last.bytes);
-        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        let used = last_used(bytes).unwrap_or(0);
         for at in (last.end..=used).step_by(frame::ALIGN) {
             if frame::read(bytes, at).is_some_and(|found| found.synced > damage && found.synced <= at as u64)
             {
