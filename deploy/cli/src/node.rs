@@ -30,8 +30,12 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
 /// Runs an edge until it is told to stop.
 pub(crate) fn edge(arguments: &Node) -> Outcome {
     logs(arguments)?;
-    let _config = edge_config(&arguments.config)?;
-    Err(Failure::failed("edges cannot run yet"))
+    let config = edge_config(&arguments.config)?;
+    block_on(async {
+        let host = Host::real();
+        let stop = signals(&host, arguments.until_eof)?.stop;
+        edge::node::run(host, config, stop).await.map_err(|error| failed(&error))
+    })
 }
 
 /// Runs a central node until it is told to stop.
