@@ -84,12 +84,22 @@ pub(crate) async fn recover(disk: &dyn Disk, dir: &Path) -> Result<Recovered, Wa
 
 /// A segment whose making a crash cut short: no record was ever in it.
 fn is_unfinished(bytes: &[u8]) -> bool {
-    bytes.iter().skip(segment::HEADER).all(|byte| *byte == 0)
+    used(bytes) <= segment::HEADER
 }
 
-/// The last byte that is not zero.
-fn last_used(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().rposition(|byte| *byte != 0)
+/// Where the zeros at the end begin. Most of a segment may be zeros, so that whole pages are compared.
+fn used(bytes: &[u8]) -> usize {
+    const PAGE: usize = 4096;
+    const ZEROS: [u8; PAGE] = [0; PAGE];
+    let mut end = bytes.len();
+    for page in bytes.rchunks(PAGE) {
+        if Some(page) != ZEROS.get(..page.len()) {
+            let zeros = page.iter().rev().take_while(|byte| **byte == 0).count();
+            return end - zeros;
+        }
+        end -= page.len();
+    }
+    0
 }
 
 /// The segment read last.
@@ -203,9 +213,9 @@ impl<'a> Reading<'a> {
         let Header { id, first_seq, .. } = last.header;
         self.check_torn(last)?;
         let file = disk.open(&self.path(id), Open::Write).await.map_err(failed)?;
-        let rest = last.bytes.get(last.end..).unwrap_or_default();
-        if let Some(dirty) = last_used(rest) {
-            let zeros = Bytes::from(vec![0; dirty + 1]);
+        let dirty = used(&last.bytes).saturating_sub(last.end);
+        if dirty > 0 {
+            let zeros = Bytes::from(vec![0; dirty]);
             file.write_at(last.end as u64, zeros).await.map_err(failed)?;
         }
         file.sync_data().await.map_err(failed)?;
@@ -217,8 +227,7 @@ impl<'a> Reading<'a> {
     /// Damage is a torn end only while nothing behind it says that the place had been synced.
     fn check_torn(&self, last: &Last) -> Result<(), WalError> {
         let (damage, bytes) = (last.end as u64, &last.bytes);
-        let used = last_used(bytes).unwrap_or(0);
-        for at in (last.end..=used).step_by(frame::ALIGN) {
+        for at in (last.end..used(bytes)).step_by(frame::ALIGN) {
             if frame::read(bytes, at).is_some_and(|found| found.synced > damage && found.synced <= at as u64)
             {
                 return Err(self.corrupt(
