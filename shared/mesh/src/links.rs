@@ -17,8 +17,10 @@ use crate::{Connection, Endpoint, Expect, MeshError, Purpose};
 
 /// Patience after the first failure; doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest patience.
+/// Longest patience with a node for calls; there are others to go to.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// Longest patience with a member of the consensus; nobody stands in for it.
+const LONGEST_CONSENSUS_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a caller waits for a node whose last dial failed.
 const DOUBT: Duration = Duration::from_millis(300);
@@ -118,6 +120,13 @@ impl Links {
         });
     }
 
+    fn longest_pause(&self) -> Duration {
+        match self.shared.purpose {
+            Purpose::Calls => LONGEST_PAUSE,
+            Purpose::Consensus => LONGEST_CONSENSUS_PAUSE,
+        }
+    }
+
     /// The link to `node`; a new one when it moved.
     fn link(&self, node: &NodeAddr) -> Arc<Link> {
         let mut links = self.shared.links.lock();
@@ -148,7 +157,8 @@ impl Links {
             }
             Err(error) => {
                 failures.count = failures.count.saturating_add(1);
-                failures.next_try = host.now() + pause(failures.count, host.random_u64());
+                failures.next_try =
+                    host.now() + pause(failures.count, host.random_u64(), self.longest_pause());
                 failures.last = error.to_string();
             }
         }
@@ -185,10 +195,9 @@ impl Link {
 }
 
 /// Time to wait after the `failures`th failure in a row, between half of it and all of it by `drawn`.
-fn pause(failures: u32, drawn: u64) -> Duration {
+fn pause(failures: u32, drawn: u64, longest: Duration) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
-    let longest = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-    let half = longest / 2;
+    let half = FIRST_PAUSE.saturating_mul(1 << doublings).min(longest) / 2;
     half + half.mul_f64(f64::from(u32::try_from(drawn >> 32).unwrap_or(0)) / f64::from(u32::MAX))
 }
 
@@ -198,9 +207,9 @@ mod tests {
 
     #[test]
     fn patience_grows_to_a_bound_and_is_never_the_same_for_all() {
-        assert_eq!(pause(1, 0), Duration::from_millis(50));
-        assert_eq!(pause(1, u64::MAX), Duration::from_millis(100));
-        assert_eq!(pause(2, u64::MAX), Duration::from_millis(200));
-        assert_eq!(pause(u32::MAX, u64::MAX), LONGEST_PAUSE);
+        assert_eq!(pause(1, 0, LONGEST_PAUSE), Duration::from_millis(50));
+        assert_eq!(pause(1, u64::MAX, LONGEST_PAUSE), Duration::from_millis(100));
+        assert_eq!(pause(2, u64::MAX, LONGEST_PAUSE), Duration::from_millis(200));
+        assert_eq!(pause(u32::MAX, u64::MAX, LONGEST_PAUSE), LONGEST_PAUSE);
     }
 }
