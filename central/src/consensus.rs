@@ -5,6 +5,7 @@
 //! full (it says so, takes no proposals, acknowledges nothing, and recovers) or fails (it stops). What commands mean is
 //! `central-core`'s. openraft's types end at this module.
 
+mod first;
 mod leader;
 mod machine;
 mod network;
@@ -43,6 +44,7 @@ use wire::control::NodeAddr;
 
 use central_core::State;
 
+use first::Part;
 use leader::Leader;
 use machine::{Current, Machine};
 use network::Network;
@@ -99,11 +101,13 @@ struct Shared {
     options: Options,
     timing: Timing,
     raft: Raft,
+    log: LogStore,
     calls: Links,
     consensus: Links,
     current: Arc<Lock<Current>>,
     applied: channel::Receiver<Revision>,
     storage: channel::Receiver<StorageState>,
+    part: channel::Sender<Part>,
     proposals: mpsc::Sender<Waiting>,
 }
 
@@ -145,29 +149,43 @@ impl Consensus {
         let machine = machine.await.map_err(StartError::Snapshot)?;
         let current = machine.current();
         let consensus = Links::for_purpose(endpoint.clone(), Purpose::Consensus);
-        let network = Network::new(host.clone(), options.id, consensus.clone(), timing.append_deadline());
+        let deadline = timing.append_deadline();
+        let network =
+            Network::new(host.clone(), options.id, consensus.clone(), Arc::clone(&current), deadline);
+        let log = store.clone();
         let raft = start_raft(options.id, config, network, store, machine).await?;
-        if pristine && options.first_members.contains_key(&options.id) {
-            let members: BTreeMap<u64, NodeAddr> =
-                options.first_members.iter().map(|(id, node)| (id.0, node.clone())).collect();
-            raft.initialize(members).await.map_err(|error| StartError::Raft(error.to_string()))?;
-        }
+        let undecided = pristine && options.first_members.contains_key(&options.id);
+        let part = channel::Sender::new(if undecided { Part::Asks } else { Part::Takes });
         let (proposals, queue) = mpsc::channel(MAX_WAITING);
         let batcher = Batcher { host: host.clone(), raft: raft.clone(), storage: storage.clone() };
         drop(host.spawn("raft-batch", batcher.run(queue)));
         let calls = Links::new(endpoint);
-        let (applied, storage) = (read_applied, storage);
-        let shared =
-            Shared { host, options, timing, raft, calls, consensus, current, applied, storage, proposals };
-        let member = Self { shared: Arc::new(shared) };
+        let member = Self {
+            shared: Arc::new(Shared {
+                host,
+                options,
+                timing,
+                raft,
+                log,
+                calls,
+                consensus,
+                current,
+                applied: read_applied,
+                storage,
+                part,
+                proposals,
+            }),
+        };
         watch::start(&member);
+        if undecided {
+            drop(member.host().spawn("raft-first", member.clone().decide_part()));
+        }
         Ok((member, read_events))
     }
 
     /// Answers the other members' questions of Raft on a connection for consensus, until it ends.
     pub async fn serve(&self, connection: Connection) {
-        let serving = serve::raft(self.shared.options.id, self.shared.raft.clone(), connection);
-        self.shared.host.scope(serving).await;
+        self.shared.host.scope(serve::raft(self.clone(), connection)).await;
     }
 
     /// Reads the state as this node has it; call [`Consensus::read_index`] first when it must miss nothing. `read` runs

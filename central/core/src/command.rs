@@ -1,6 +1,6 @@
 //! What may be asked of the state. Enums grow at their end only: an entry written by an older build must read back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use base::{Epoch, Name, NodeId, RegionName, WallMs};
@@ -64,6 +64,8 @@ pub enum Command {
     },
     /// The voters and learners of the Raft group as its membership now has them.
     SetMembers(BTreeMap<NodeId, NodeAddr>),
+    /// Members that were seen to hold a log. One of them without a log lost its disk, and must not come back as itself.
+    Joined(BTreeSet<NodeId>),
 }
 
 /// Who registers.

@@ -1,6 +1,6 @@
 //! Which nodes exist. Incarnations belong to the ledger; here is where a node listens and which process speaks for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use base::{Incarnation, Name, NodeId, RegionName, Role, WallMs};
@@ -14,6 +14,8 @@ use crate::Registration;
 pub struct Registry {
     /// Members of the Raft group.
     pub members: BTreeMap<NodeId, NodeAddr>,
+    /// Every number of a member that was ever seen to hold a log.
+    pub joined: BTreeSet<NodeId>,
     /// Edges that registered, by the name in their certificate.
     pub edges: BTreeMap<Name, EdgeNode>,
 }

@@ -73,6 +73,7 @@ impl State {
             Command::Rollback { to, by } => self.roll_back(now, *to, by, effects),
             Command::RaiseLevel { to } => self.raise_level(*to),
             Command::SetMembers(members) => self.set_members(now, members, effects),
+            Command::Joined(members) => self.joined(members),
         }
     }
 

@@ -116,7 +116,34 @@ impl Consensus {
         Some(Leader::At(NodeId(leader), node.clone()))
     }
 
+    /// Asks the leader; gives up as soon as another leads, for a dead one's silence shows late.
     pub(super) async fn ask_leader(
+        &self,
+        to: NodeId,
+        node: &NodeAddr,
+        question: LeaderQuestion,
+        within: Duration,
+    ) -> Result<LeaderAnswer, Unasked> {
+        tokio::select! {
+            biased;
+            answer = self.ask(to, node, question, within) => answer,
+            () = self.leader_other_than(to) => Err(Unasked::Silent("leadership changed".to_owned())),
+        }
+    }
+
+    async fn leader_other_than(&self, old: NodeId) {
+        let mut metrics = self.raft().metrics();
+        loop {
+            let now = metrics.borrow_watched().current_leader;
+            let changed = now.is_some_and(|now| now != old.0);
+            if changed || metrics.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Asks a member.
+    pub(super) async fn ask(
         &self,
         to: NodeId,
         node: &NodeAddr,
@@ -261,7 +288,7 @@ impl Consensus {
     }
 
     /// Voters, and all nodes by number.
-    pub(super) fn membership(&self) -> (BTreeSet<NodeId>, BTreeMap<NodeId, NodeAddr>) {
+    fn membership(&self) -> (BTreeSet<NodeId>, BTreeMap<NodeId, NodeAddr>) {
         let metrics = self.raft().metrics();
         let metrics = metrics.borrow_watched();
         let membership = metrics.membership_config.membership();

@@ -5,12 +5,13 @@
 mod appends;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt as _};
+use futures_util::Stream;
+use futures_util::stream::BoxStream;
 use mesh::{Connection, Links, MeshError, Receiver, Sender};
 use openraft::error::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::RPCOption;
@@ -19,13 +20,14 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
-use seam::{Host, Late};
+use seam::{Host, Late, Lock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::control::{NodeAddr, Opening};
 use wire::frame::Kind;
 
-use super::protocol::{Answer, Asked, RaftQuestion};
+use super::machine::Current;
+use super::protocol::{Answer, RaftAsked, RaftQuestion};
 use super::types::{Snapshot, Types, Vote};
 
 type Failed = RPCError<Types>;
@@ -36,12 +38,19 @@ pub(crate) struct Network {
     host: Host,
     me: NodeId,
     links: Links,
+    current: Arc<Lock<Current>>,
     append_deadline: Duration,
 }
 
 impl Network {
-    pub(crate) const fn new(host: Host, me: NodeId, links: Links, append_deadline: Duration) -> Self {
-        Self { host, me, links, append_deadline }
+    pub(crate) const fn new(
+        host: Host,
+        me: NodeId,
+        links: Links,
+        current: Arc<Lock<Current>>,
+        append_deadline: Duration,
+    ) -> Self {
+        Self { host, me, links, current, append_deadline }
     }
 
     fn peer(&self, target: u64, node: &NodeAddr, lane: Lane) -> Peer {
@@ -104,7 +113,9 @@ impl Peer {
             RaftQuestion::Appends | RaftQuestion::Snapshot { .. } => self.lane.priority(),
         };
         sender.set_priority(priority);
-        let asked = Asked { to: NodeId(self.target), question };
+        let to = NodeId(self.target);
+        let joined = self.network.current.lock().state.registry().joined.contains(&to);
+        let asked = RaftAsked { to, joined, question };
         sender.send(Kind::RPC_REQUEST, &asked).await?;
         Ok((sender, receiver))
     }
@@ -178,7 +189,7 @@ impl RaftNetworkV2<Types> for Peer {
 
     fn stream_append<'s, S>(
         &'s mut self,
-        mut input: S,
+        input: S,
         option: RPCOption,
     ) -> futures_util::future::BoxFuture<
         's,
@@ -187,14 +198,7 @@ impl RaftNetworkV2<Types> for Peer {
     where
         S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
     {
-        Box::pin(async move {
-            // openraft pauses after a failure where it makes the next request. A stream that fails before it took one
-            // would be tried again at once, for ever.
-            let Some(first) = input.next().await else { return Ok(stream::empty().boxed()) };
-            let opening = self.open(RaftQuestion::Appends);
-            let (sender, receiver) = self.within(option.hard_ttl(), RPCTypes::AppendEntries, opening).await?;
-            Ok(appends::stream(self, sender, receiver, stream::iter([first]).chain(input)))
-        })
+        Box::pin(async move { Ok(appends::stream(self, option.hard_ttl(), input)) })
     }
 
     async fn vote(

@@ -70,7 +70,8 @@ pub(super) struct Waiting {
 
 impl Consensus {
     /// Puts a command into the log and gives back its answer once the entry is committed and applied, at the leader.
-    /// Looks for the leader for a while when there is none.
+    /// Looks for the leader for a while when there is none, and sends a command again whose fate is unknown when a
+    /// second time does no harm.
     ///
     /// # Errors
     /// [`ProposeError`]; only after [`ProposeError::Unknown`] may the command still take effect.
@@ -95,10 +96,13 @@ impl Consensus {
                 }
                 None => Err(ProposeError::NoLeader),
             };
+            let again = match &tried {
+                Err(ProposeError::NoLeader | ProposeError::NotLeader) => true,
+                Err(ProposeError::Unknown(_)) => is_idempotent(&command),
+                _decided => false,
+            };
             match tried {
-                Err(ProposeError::NoLeader | ProposeError::NotLeader) if self.host().now() < deadline => {
-                    self.host().sleep(PAUSE).await;
-                }
+                Err(_failed) if again && self.host().now() < deadline => self.host().sleep(PAUSE).await,
                 Err(ProposeError::NotLeader) => return Err(ProposeError::NoLeader),
                 done => return done,
             }
@@ -201,6 +205,22 @@ impl Batcher {
                 Err(_stopped) => refuse(part, &ProposeError::Unknown("the node stopped".to_owned())),
             }
         }));
+    }
+}
+
+/// Whether a command that took effect once changes nothing when it comes again.
+const fn is_idempotent(command: &Command) -> bool {
+    match command {
+        Command::Register(_)
+        | Command::Reports(_)
+        | Command::Receipts { .. }
+        | Command::Final { .. }
+        | Command::Bye { .. }
+        | Command::RaiseLevel { .. }
+        | Command::SetMembers(_)
+        | Command::Joined(_) => true,
+        // The second of two equal changes is a conflict, the second of two rollbacks another epoch.
+        Command::Batch(_) | Command::ChangeCatalog(_) | Command::Rollback { .. } => false,
     }
 }
 

@@ -11,11 +11,13 @@ use central_core::{Command, Reply};
 use super::types::{SnapshotMeta, Types, Vote};
 use super::{MemberChange, MemberError, ProposeError, ReadError};
 
-/// A question, and for whom.
+/// A question of Raft, and for whom.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Asked<Q> {
+pub(crate) struct RaftAsked {
     pub(crate) to: NodeId,
-    pub(crate) question: Q,
+    /// Whether the member was ever seen to hold a log. One that was and has none lost its disk.
+    pub(crate) joined: bool,
+    pub(crate) question: RaftQuestion,
 }
 
 /// A question of Raft; on connections for consensus.
@@ -36,7 +38,14 @@ pub(crate) enum RaftQuestion {
 /// The answer to a question of Raft; in words when the member has stopped or is another.
 pub(crate) type Answer<T> = Result<T, String>;
 
-/// A question of a node that does not lead to the one that does; on connections for calls.
+/// A question between central nodes, and for whom.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) to: NodeId,
+    pub(crate) question: LeaderQuestion,
+}
+
+/// A question to the leader, or to any member; on connections for calls.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LeaderQuestion {
     /// Put this into the log.
@@ -45,6 +54,19 @@ pub(crate) enum LeaderQuestion {
     ReadIndex,
     /// Change who is a member.
     Members(MemberChange),
+    /// What does the group know of a member that has no log? Any member may answer.
+    Known(NodeId),
+}
+
+/// What a member knows of the group and of one without a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Known {
+    /// There is no group yet.
+    NoGroup,
+    /// There is one, and the member never held a log of it.
+    Newcomer,
+    /// The member held a log, which is gone.
+    Lost,
 }
 
 /// The answer of a leader, or of one that is none.
@@ -53,4 +75,5 @@ pub(crate) enum LeaderAnswer {
     Proposed(Result<Reply, ProposeError>),
     ReadIndex(Result<Revision, ReadError>),
     Members(Result<(), MemberError>),
+    Known(Known),
 }

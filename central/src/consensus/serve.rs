@@ -1,7 +1,7 @@
 //! Answers what other members ask: Raft's own questions on connections for consensus, a follower's questions to its
 //! leader on connections for calls.
 
-use base::{NodeId, Role};
+use base::Role;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use mesh::{Connection, MeshError, Receiver, Sender};
@@ -10,17 +10,24 @@ use wire::codec::MAX_STATE;
 use wire::frame::Kind;
 
 use super::Consensus;
+use super::first::Part;
 use super::network::answer;
-use super::protocol::{Answer, Asked, LeaderAnswer, LeaderQuestion, RaftQuestion};
+use super::protocol::{Answer, Asked, LeaderAnswer, LeaderQuestion, RaftAsked, RaftQuestion};
 use super::types::{Raft, Snapshot, SnapshotMeta, Types, Vote};
 
-/// Answers Raft's questions on a connection until it ends.
-pub(super) async fn raft(me: NodeId, raft: Raft, connection: Connection) {
-    let Some(host) = seam::current() else { return };
+/// Answers Raft's questions on a connection until it ends, from when this member knows that it may take part.
+pub(super) async fn raft(member: Consensus, connection: Connection) {
+    let mut part = member.shared.part.subscribe();
+    let may = part.wait_for(|part| *part == Part::Takes);
+    tokio::select! {
+        biased;
+        decided = may => drop(decided),
+        _lost = connection.closed() => return,
+    }
     while let Ok((_opening, sender, receiver)) = connection.accept_stream().await {
-        let (raft, peer) = (raft.clone(), connection.peer().node.clone());
-        drop(host.spawn("raft-answer", async move {
-            if let Err(error) = answer_raft(me, &raft, sender, receiver).await {
+        let (answering, peer) = (member.clone(), connection.peer().node.clone());
+        drop(member.host().spawn("raft-answer", async move {
+            if let Err(error) = answer_raft(&answering, sender, receiver).await {
                 tracing::debug!(%peer, %error, "a question of Raft broke off");
             }
         }));
@@ -28,17 +35,16 @@ pub(super) async fn raft(me: NodeId, raft: Raft, connection: Connection) {
 }
 
 async fn answer_raft(
-    me: NodeId,
-    raft: &Raft,
+    member: &Consensus,
     mut sender: Sender,
     mut receiver: Receiver,
 ) -> Result<(), MeshError> {
-    let asked: Asked<RaftQuestion> = receiver.expect(Kind::RPC_REQUEST).await?;
-    if asked.to != me {
-        let why = format!("this is member {me}, not {}", asked.to);
+    let asked: RaftAsked = receiver.expect(Kind::RPC_REQUEST).await?;
+    if let Err(why) = member.may_answer(&asked) {
         answer(&mut sender, &Answer::<()>::Err(why)).await;
         return Ok(());
     }
+    let raft = member.raft();
     match asked.question {
         RaftQuestion::PreVote(request) => answer(&mut sender, &words(raft.pre_vote(request).await)).await,
         RaftQuestion::Vote(request) => answer(&mut sender, &words(raft.vote(request).await)).await,
@@ -100,6 +106,21 @@ async fn install(raft: &Raft, sender: &mut Sender, vote: Vote, meta: SnapshotMet
 }
 
 impl Consensus {
+    fn may_answer(&self, asked: &RaftAsked) -> Result<(), String> {
+        let me = self.shared.options.id;
+        if asked.to != me {
+            return Err(format!("this is member {me}, not {}", asked.to));
+        }
+        if asked.joined && self.shared.log.is_pristine() {
+            self.refuse_part();
+        }
+        match &*self.shared.part.borrow() {
+            Part::Takes => Ok(()),
+            Part::Asks => Err(format!("member {me} does not know yet whether it may take part")),
+            Part::Refuses(why) => Err(why.clone()),
+        }
+    }
+
     /// Answers a question that another central node asked on a connection for calls (`Opening::Rpc`).
     ///
     /// # Errors
@@ -114,10 +135,11 @@ impl Consensus {
             tracing::warn!(peer = %connection.peer().node, "a node that is not central asked the consensus");
             return Ok(());
         }
-        let asked: Asked<LeaderQuestion> = receiver.expect(Kind::RPC_REQUEST).await?;
+        let asked: Asked = receiver.expect(Kind::RPC_REQUEST).await?;
         let reply = match asked.question {
             LeaderQuestion::Propose(command) => LeaderAnswer::Proposed(self.propose_here(*command).await),
             LeaderQuestion::ReadIndex => LeaderAnswer::ReadIndex(self.read_index_here().await),
+            LeaderQuestion::Known(id) => LeaderAnswer::Known(self.known(id).await),
             LeaderQuestion::Members(change) => LeaderAnswer::Members(self.change_members_here(change).await),
         };
         answer(&mut sender, &reply).await;

@@ -1,13 +1,15 @@
 //! What a member watches over by itself: that the state names the members the log has, that heartbeats fit the round
 //! trips measured, that a leader whose disk is full hands over, and that a stopped member is noticed.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use base::NodeId;
+use base::{NodeId, Revision};
 use openraft::async_runtime::WatchReceiver as _;
 
 use central_core::Command;
 
+use super::first::Part;
 use super::{Consensus, StorageState, Verdict};
 
 /// Between two looks at the links.
@@ -22,32 +24,53 @@ pub(super) fn start(member: &Consensus) {
 impl Consensus {
     /// Waits until this member stops by itself, and says why: a failed disk, an entry of a newer build, a fault.
     pub async fn stopped(&self) -> String {
-        let mut metrics = self.raft().metrics();
+        let (mut metrics, mut storage) = (self.raft().metrics(), self.storage());
+        let mut part = self.shared.part.subscribe();
         loop {
-            if let StorageState::Failed(why) = &*self.storage().borrow() {
+            if let StorageState::Failed(why) = &*storage.borrow_and_update() {
+                return why.clone();
+            }
+            if let Part::Refuses(why) = &*part.borrow_and_update() {
                 return why.clone();
             }
             if let Err(fatal) = &metrics.borrow_watched().running_state {
                 return fatal.to_string();
             }
-            if metrics.changed().await.is_err() {
+            let changed = async {
+                tokio::select! {
+                    biased;
+                    changed = storage.changed() => changed.is_ok(),
+                    changed = part.changed() => changed.is_ok(),
+                    changed = metrics.changed() => changed.is_ok(),
+                }
+            };
+            if !changed.await {
                 return "the consensus ended".to_owned();
             }
         }
     }
 
-    /// While this node leads, the state's list of members is the membership's.
+    /// While this node leads, the state knows the members that the log has, and who of them was seen to hold a log.
     async fn keep_names(&self) {
         let mut metrics = self.raft().metrics();
         while metrics.changed().await.is_ok() {
-            let leads = {
-                let metrics = metrics.borrow_watched();
-                metrics.current_leader == Some(metrics.id)
-            };
-            let (_voters, nodes) = self.membership();
-            if leads && self.read(|state| state.registry().members != nodes) {
-                // Another leader sees to it when this one cannot.
+            if !self.leads() {
+                continue;
+            }
+            let members = self.standing().members;
+            let nodes = members.iter().map(|member| (member.id, member.node.clone())).collect();
+            let holding = members.iter().filter(|member| member.matched > Some(Revision(0)));
+            let joined: BTreeSet<NodeId> = holding.map(|member| member.id).collect();
+            let (named, known) = self.read(|state| {
+                let registry = state.registry();
+                (registry.members == nodes, registry.joined.is_superset(&joined))
+            });
+            // Tried again at the next change when it fails, by whoever leads then.
+            if !named {
                 drop(self.propose_here(Command::SetMembers(nodes)).await);
+            }
+            if !known {
+                drop(self.propose_here(Command::Joined(joined)).await);
             }
         }
     }

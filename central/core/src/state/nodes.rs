@@ -1,6 +1,6 @@
 //! Edges that come and go, what they report and bill, and the members of central.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Name, NodeId};
 use wire::control::{NodeAddr, Welcome};
@@ -83,6 +83,11 @@ impl State {
             self.registry.members.clone_from(members);
             self.nodes_changed(now, effects);
         }
+        Reply::Done
+    }
+
+    pub(super) fn joined(&mut self, members: &BTreeSet<NodeId>) -> Reply {
+        self.registry.joined.extend(members);
         Reply::Done
     }
 

@@ -13,7 +13,7 @@ use seam::Late;
 use wire::frame::Kind;
 
 use super::{Failed, Peer, remote, unreachable};
-use crate::consensus::protocol::Answer;
+use crate::consensus::protocol::{Answer, RaftQuestion};
 use crate::consensus::types::Types;
 
 /// Requests that may be unanswered.
@@ -23,8 +23,10 @@ type Reply = StreamAppendResult<Types>;
 
 struct Session<'s, S> {
     peer: &'s Peer,
-    sender: Sender,
-    receiver: Receiver,
+    open_within: Duration,
+    /// Opened for the first request: openraft pauses after a failure while it makes the next request, so that a stream
+    /// which fails before it asks for one would be tried again without end.
+    stream: Option<(Sender, Receiver)>,
     input: S,
     input_ended: bool,
     unanswered: usize,
@@ -37,18 +39,18 @@ enum Step {
     Answer(Result<Answer<Reply>, MeshError>),
 }
 
-/// Answers to `input`, whose requests are sent on `sender`. Ends after the last answer, or with the first error.
+/// Answers to the requests of `input`. Ends after the last answer, or with the first error.
 pub(super) fn stream<'s, S>(
     peer: &'s Peer,
-    sender: Sender,
-    receiver: Receiver,
+    open_within: Duration,
     input: S,
 ) -> BoxStream<'s, Result<Reply, Failed>>
 where
     S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
 {
     let waiting_since = peer.network.host.now();
-    let session = Session { peer, sender, receiver, input, input_ended: false, unanswered: 0, waiting_since };
+    let session =
+        Session { peer, open_within, stream: None, input, input_ended: false, unanswered: 0, waiting_since };
     Box::pin(stream::unfold(Some(session), |session| async {
         let mut session = session?;
         match session.next().await {
@@ -76,7 +78,9 @@ where
                 Step::Send(Some(request)) => self.send(&request).await?,
                 Step::Send(None) => {
                     self.input_ended = true;
-                    self.sender.finish().map_err(|error| unreachable(&error))?;
+                    if let Some((sender, _)) = &mut self.stream {
+                        sender.finish().map_err(|error| unreachable(&error))?;
+                    }
                 }
                 Step::Answer(answer) => {
                     self.unanswered = self.unanswered.saturating_sub(1);
@@ -92,7 +96,10 @@ where
     async fn step(&mut self) -> Result<Step, Failed> {
         let deadline = self.deadline();
         let may_send = !self.input_ended && self.unanswered < WINDOW;
-        let (input, receiver) = (&mut self.input, &mut self.receiver);
+        let input = &mut self.input;
+        let Some((_, receiver)) = &mut self.stream else {
+            return Ok(Step::Send(input.next().await));
+        };
         let either = async {
             tokio::select! {
                 biased;
@@ -114,7 +121,15 @@ where
         }
         self.unanswered += 1;
         let deadline = self.deadline();
-        let sending = self.sender.send(Kind::RPC_REQUEST, request);
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let opening = self.peer.open(RaftQuestion::Appends);
+                let opened = self.peer.within(self.open_within, RPCTypes::AppendEntries, opening).await?;
+                self.stream.insert(opened)
+            }
+        };
+        let sending = stream.0.send(Kind::RPC_REQUEST, request);
         self.peer.within(deadline, RPCTypes::AppendEntries, sending).await
     }
 
