@@ -134,6 +134,16 @@ impl Account {
         Some(next)
     }
 
+    /// As [`Self::next_level`], with the ceiling lowered to what is used: nothing more will be held.
+    pub(super) fn last_level(&mut self) -> Option<Level> {
+        let next = Level { granted: self.granted, returned: self.returned, ceiling: self.used() };
+        if self.flying.is_some() || next == self.durable {
+            return None;
+        }
+        self.flying = Some(next);
+        Some(next)
+    }
+
     /// The record is durable.
     pub(super) fn written(&mut self, level: Level) {
         if self.flying == Some(level) {

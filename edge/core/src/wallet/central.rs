@@ -69,6 +69,23 @@ impl Wallet {
         }
     }
 
+    /// The process is about to end in good order: lowers every ceiling to what was really used, so that nothing is charged
+    /// that was not spent. Call it until it makes no more [`Wallet::records`]; take no more holds.
+    pub fn rest(&mut self) {
+        if let Some(current) = self.current {
+            for (budget, line) in &mut self.lines {
+                line.rest(*budget, current, &mut self.outbox);
+            }
+        }
+        for (incarnation, life) in &mut self.former {
+            for (key, account) in &mut life.accounts {
+                if let Some(level) = account.last_level() {
+                    self.outbox.push(Record::Mark(Mark::new(*incarnation, *key, level)));
+                }
+            }
+        }
+    }
+
     fn end_current(&mut self) {
         let Some(current) = self.current.take() else { return };
         let mut life = Life::default();

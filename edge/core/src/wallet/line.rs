@@ -31,6 +31,8 @@ pub(super) struct Line {
     target: Amount,
     /// When a row without a window was last sent.
     introduced: Option<Mono>,
+    /// No ceiling is raised any more.
+    resting: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -206,11 +208,23 @@ impl Line {
         }
     }
 
+    /// Makes records that prove exactly what was used.
+    pub(super) fn rest(&mut self, budget: BudgetId, incarnation: Incarnation, outbox: &mut Vec<Record>) {
+        self.resting = true;
+        let open = self.open.iter_mut().map(|(window, account)| (*window, account));
+        let closing = self.closing.iter_mut().map(|(window, account)| (*window, account));
+        for (window, account) in open.chain(closing) {
+            if let Some(level) = account.last_level() {
+                outbox.push(Record::Mark(Mark::new(incarnation, (budget, window), level)));
+            }
+        }
+    }
+
     fn goal(&self) -> Amount {
         let Some((_window, account)) = self.open() else { return Amount::ZERO };
         let block = self.demand.block();
         let waits = self.waiting.least().is_some();
-        if !waits && account.usable().0 >= block.0 / 2 {
+        if self.resting || (!waits && account.usable().0 >= block.0 / 2) {
             return Amount::ZERO;
         }
         account.used().saturating_add(block).saturating_add(self.waiting.sum())

@@ -141,6 +141,24 @@ fn after_a_crash_everything_below_the_ceiling_counts_as_spent() {
     assert_eq!(registered.finals()[0].rows, [(ONE, WindowId(0), ceiling.unwrap())]);
 }
 
+#[test]
+fn a_process_that_ends_in_good_order_is_charged_only_what_it_spent() {
+    let mut wallet = wallet();
+    let mut journal = vec![Record::Began(FIRST)];
+    grant(&mut wallet, ONE, 100);
+    let held = held(&mut wallet, &[(ONE, Amount(10))]);
+    drop(wallet.settle(held, &[(ONE, Amount(3))]));
+    flush(&mut wallet);
+    wallet.rest();
+    journal.extend(flush(&mut wallet));
+    assert!(!matches!(wallet.ask(&[(ONE, Amount(1))], START), Decision::Held(_)));
+
+    let mut again = Wallet::new(Recovered::read(journal));
+    again.welcome(&Welcome { level: 1, era: Era(0), incarnation: Incarnation(2) });
+    flush(&mut again);
+    assert_eq!(again.finals()[0].rows, [(ONE, WindowId(0), Amount(3))]);
+}
+
 fn wallet() -> Wallet {
     let mut wallet = Wallet::new(Recovered::default());
     wallet.install(&budgets());

@@ -180,6 +180,9 @@ impl World {
 
     fn crash(&mut self, at: usize) {
         let kept = self.dice.index(4);
+        if self.dice.below(4) == 0 {
+            self.nodes[at].rest(kept);
+        }
         self.nodes[at].crash(kept);
         if self.dice.below(6) == 0 {
             self.nodes[at].wipe();
