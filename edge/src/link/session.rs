@@ -13,9 +13,10 @@ use super::Distances;
 use crate::purse::Purse;
 use crate::snapshot::Snapshots;
 
-/// Receipts in one message, and under way at once, per incarnation.
+/// Receipts in one message.
 const BATCH: usize = 256;
-const WINDOW: u64 = 2_048;
+/// Receipts under way at once, per incarnation; central lets eight messages wait.
+const WINDOW: u64 = 1_536;
 /// Receipts and last words that were not answered are sent again after this long: the leader may have failed.
 const AGAIN: Duration = Duration::from_secs(2);
 const HEALTH_EACH: Duration = Duration::from_secs(1);

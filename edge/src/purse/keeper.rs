@@ -66,9 +66,15 @@ async fn tick(purse: &Purse) {
 async fn keep_journal(purse: &Purse, journal: &mut Journal, stop: &Stop) -> Result<(), StorageError> {
     let full = &purse.shared.journal_full;
     loop {
-        let records = purse.change(|state| state.wallet.records());
+        let leaving = stop.is_wanted();
+        let records = purse.change(|state| {
+            if leaving {
+                state.wallet.rest();
+            }
+            state.wallet.records()
+        });
         if records.is_empty() {
-            if stop.is_wanted() {
+            if leaving {
                 return Ok(());
             }
             wait(&purse.shared.journal, stop).await;

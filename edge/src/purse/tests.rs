@@ -1,12 +1,17 @@
 //! The purse on a real disk, with central played by the ledger in place.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::{Amount, BudgetId, Era, Incarnation, Name, RequestId, Unit};
+use bytes::Bytes;
 use central_core::ledger::{Ledger, Registered};
-use seam::{Bound, Host, Stopper};
+use edge_core::wallet::Record;
+use seam::{Bound, Boxed, Disk, DiskLock, File, Host, Open, Parts, Stopper};
 use wire::catalog::{Budget, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::Outcome;
@@ -72,10 +77,10 @@ async fn a_restart_without_central_spends_what_the_journal_proves_and_no_more() 
     let (hold, ()) = tokio::join!(world.hold(10), world.exchange());
     let hold = hold.unwrap();
     world.settled().await;
-    let ceiling = world.ceiling();
-    // The process dies with the call in flight: what it cost may be anything up to the ceiling.
-    std::mem::forget(hold);
+    let dead = world.purse.clone();
+    // The process ends with the call in flight: what that cost may be anything up to the ceiling.
     let (host, ledger) = world.die().await;
+    let ceiling = ceiling(&dead);
 
     let (purse, keeper) = Purse::open(&host, dir.path()).await.unwrap();
     let (stopper, stop) = Stopper::new();
@@ -84,11 +89,36 @@ async fn a_restart_without_central_spends_what_the_journal_proves_and_no_more() 
     assert!(purse.adopt());
     let granted = ledger.lock().check().remove(0).granted;
     let rest = u64::try_from(granted).unwrap() - ceiling.0;
+    let again = World { host: host.clone(), purse: purse.clone(), ledger, stopper, _keeping: keeping };
     if rest > 0 {
-        let again = World { host: host.clone(), purse: purse.clone(), ledger, stopper, _keeping: keeping };
-        assert!(again.hold(rest).await.is_ok());
-        assert!(again.hold(1).await.is_err());
+        drop(again.hold(rest).await.unwrap());
     }
+    assert!(again.hold(1).await.is_err());
+    drop(hold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_stops_strict_calls_until_it_has_room_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, full) = small_host();
+    let world = World::on(host, dir.path(), 100).await;
+    let (hold, ()) = tokio::join!(world.hold(10), world.exchange());
+    full.store(true, Ordering::Relaxed);
+    // Its receipt claims the spool's first segment, for which there is no room.
+    drop(hold.unwrap().settle(receipt(1), &[(BUDGET, Amount(7))]));
+    world.settled().await;
+    assert_eq!(world.hold(10).await.unwrap_err(), Refusal::StorageFull);
+    let unbudgeted = world.purse.hold(RequestId(2), payer(), &[]).await;
+    drop(unbudgeted.unwrap().settle(receipt(2), &[]));
+
+    full.store(false, Ordering::Relaxed);
+    world.host.sleep(Duration::from_millis(300)).await;
+    world.settled().await;
+    let (hold, ()) = tokio::join!(world.hold(10), world.exchange());
+    drop(hold.unwrap().settle(receipt(3), &[(BUDGET, Amount(1))]));
+    world.settled().await;
+    world.exchange().await;
+    assert_eq!(world.row(), (Amount(8), true), "what was spooled in memory meanwhile is not lost");
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +144,10 @@ impl World {
     }
 
     async fn at(dir: &Path, limit: u64) -> Self {
-        let host = Host::real();
+        Self::on(Host::real(), dir, limit).await
+    }
+
+    async fn on(host: Host, dir: &Path, limit: u64) -> Self {
         let (purse, keeper) = Purse::open(&host, dir).await.unwrap();
         let (stopper, stop) = Stopper::new();
         let keeping = host.spawn("keeper", keeper.run(stop)).bound();
@@ -130,13 +163,7 @@ impl World {
     }
 
     async fn hold(&self, amount: u64) -> Result<super::Hold, Refusal> {
-        let payer = Payer {
-            tenant: "acme".parse().unwrap(),
-            app: "app".parse().unwrap(),
-            key: "key".parse().unwrap(),
-            region: "eu".parse().unwrap(),
-        };
-        self.purse.hold(RequestId(1), payer, &[(BUDGET, Amount(amount))]).await
+        self.purse.hold(RequestId(1), payer(), &[(BUDGET, Amount(amount))]).await
     }
 
     /// Several round trips with central.
@@ -170,21 +197,81 @@ impl World {
         (row.receipts, row.balanced)
     }
 
-    /// The highest ceiling in the journal.
-    fn ceiling(&self) -> Amount {
-        let image = self.purse.shared.state.lock().wallet.image();
-        let ceilings = image.iter().filter_map(|record| match record {
-            edge_core::wallet::Record::Mark(mark) => Some(mark.ceiling),
-            _other => None,
-        });
-        ceilings.max().unwrap_or_default()
-    }
-
     async fn die(self) -> (Host, seam::Lock<Ledger>) {
         let Self { host, ledger, stopper, _keeping: keeping, .. } = self;
         stopper.stop();
         keeping.await.unwrap().unwrap();
         (host, ledger)
+    }
+}
+
+/// The highest ceiling in the journal.
+fn ceiling(purse: &Purse) -> Amount {
+    let image = purse.shared.state.lock().wallet.image();
+    let ceilings = image.iter().filter_map(|record| match record {
+        Record::Mark(mark) => Some(mark.ceiling),
+        Record::Began(_) | Record::Over(_) | Record::Closed(_) => None,
+    });
+    ceilings.max().unwrap_or_default()
+}
+
+fn payer() -> Payer {
+    Payer {
+        tenant: "acme".parse().unwrap(),
+        app: "app".parse().unwrap(),
+        key: "key".parse().unwrap(),
+        region: "eu".parse().unwrap(),
+    }
+}
+
+/// A host whose disk has room for no new file while the switch is set.
+fn small_host() -> (Host, Arc<AtomicBool>) {
+    let real = Host::real();
+    let full = Arc::new(AtomicBool::new(false));
+    let disk = Arc::new(SmallDisk { disk: Arc::clone(real.disk()), full: Arc::clone(&full) });
+    (Host::from_parts(Parts { disk, ..real.parts().clone() }), full)
+}
+
+#[derive(Debug)]
+struct SmallDisk {
+    disk: Arc<dyn Disk>,
+    full: Arc<AtomicBool>,
+}
+
+impl Disk for SmallDisk {
+    fn open<'a>(&'a self, path: &'a Path, how: Open) -> Boxed<'a, io::Result<Box<dyn File>>> {
+        if how == Open::Create && self.full.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(io::ErrorKind::StorageFull.into()) });
+        }
+        self.disk.open(path, how)
+    }
+
+    fn read<'a>(&'a self, path: &'a Path) -> Boxed<'a, io::Result<Bytes>> {
+        self.disk.read(path)
+    }
+
+    fn list<'a>(&'a self, dir: &'a Path) -> Boxed<'a, io::Result<Vec<String>>> {
+        self.disk.list(dir)
+    }
+
+    fn create_dir_all<'a>(&'a self, dir: &'a Path) -> Boxed<'a, io::Result<()>> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn rename<'a>(&'a self, from: &'a Path, to: &'a Path) -> Boxed<'a, io::Result<()>> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove<'a>(&'a self, path: &'a Path) -> Boxed<'a, io::Result<()>> {
+        self.disk.remove(path)
+    }
+
+    fn sync_dir<'a>(&'a self, dir: &'a Path) -> Boxed<'a, io::Result<()>> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn lock<'a>(&'a self, path: &'a Path) -> Boxed<'a, io::Result<Box<dyn DiskLock>>> {
+        self.disk.lock(path)
     }
 }
 
