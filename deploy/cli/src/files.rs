@@ -43,6 +43,16 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))
 }
 
+/// Removes a file; one that is not there is fine.
+pub(crate) fn remove(path: &Path) -> Result<(), Failure> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::failed(format!("cannot remove {}: {error}", path.display())))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Makes a directory and its parents.
 pub(crate) fn make_dir(path: &Path) -> Result<(), Failure> {
     fs::create_dir_all(path)

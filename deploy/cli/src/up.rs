@@ -40,6 +40,8 @@ pub(crate) fn run(arguments: &Up) -> Outcome {
         let result = serve(&host, &plan, &mut children, &signals.stop).await;
         out::remark("stopping every process of the mesh; Ctrl-C again kills them…");
         children.stop(&host, &signals.now).await;
+        // Nobody shall look for a mesh that is gone.
+        disk::remove(&layout.path(tell::FACTS))?;
         if result.is_err() {
             home.keep();
         }
