@@ -8,6 +8,7 @@ use central::admin::api::{Catalog, Changed, EpochRow, Files, Planned, Rollback};
 use central_core::files::Source;
 use serde_json::{Value, json};
 
+use super::status::utc;
 use crate::admin::Admin;
 use crate::args;
 use crate::failure::{Exit, Failure, Outcome};
@@ -71,9 +72,9 @@ pub(super) async fn epochs(admin: &Admin, as_json: bool) -> Outcome {
     if as_json {
         return super::json(&rows);
     }
-    let mut table = out::Table::new(&["epoch", "at (ms)", "changes", "by", "note"]);
+    let mut table = out::Table::new(&["epoch", "at", "changes", "by", "note"]);
     for row in rows {
-        let at = row.at.as_millis().to_string();
+        let at = utc(row.at.as_millis());
         table.row(vec![row.epoch.to_string(), at, row.changes.to_string(), row.by, row.note]);
     }
     out::raw(&table.text(0));

@@ -2,6 +2,7 @@
 
 use base::{Name, Unit, WindowId};
 use central::admin::api::{BudgetRow, EdgeRow, LinkRow, MemberRow, ModelRow, Status};
+use time::OffsetDateTime;
 
 use crate::admin::Admin;
 use crate::failure::Outcome;
@@ -149,7 +150,20 @@ pub(super) fn amount(unit: Unit, value: u128) -> String {
 
 /// A window by its start.
 pub(super) fn window(window: WindowId) -> String {
-    if window.0 == 0 { "total".to_owned() } else { format!("from {}", window.0) }
+    if window.0 == 0 { "total".to_owned() } else { format!("from {}", utc(window.0)) }
+}
+
+/// Milliseconds since 1970 as a date and time, in UTC.
+pub(super) fn utc(ms: u64) -> String {
+    let at = i64::try_from(ms / 1_000).ok().and_then(|s| OffsetDateTime::from_unix_timestamp(s).ok());
+    at.map_or_else(
+        || format!("{ms} ms"),
+        |at| {
+            let (month, day) = (u8::from(at.month()), at.day());
+            let (hour, minute, second) = at.to_hms();
+            format!("{}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z", at.year())
+        },
+    )
 }
 
 fn yes(value: bool) -> String {
@@ -170,5 +184,11 @@ mod tests {
         assert_eq!(amount(Unit::NanoUsd, 12_500_000_001), "$12.500000001");
         assert_eq!(amount(Unit::NanoUsd, 0), "$0.00");
         assert_eq!(amount(Unit::Tokens, 7), "7 tokens");
+    }
+
+    #[test]
+    fn instants_are_dates_in_utc() {
+        assert_eq!(utc(1_796_012_710_788), "2026-11-30 04:25:10Z");
+        assert_eq!(window(WindowId(0)), "total");
     }
 }

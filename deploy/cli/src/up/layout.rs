@@ -116,7 +116,12 @@ impl Layout {
         }
     }
 
-    /// The mesh's own directory, or a file or directory in it.
+    /// The mesh's own directory.
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// A file or directory in it.
     pub(super) fn path(&self, within: &str) -> PathBuf {
         self.home.join(within)
     }

@@ -103,8 +103,7 @@ pub(super) fn next_steps(layout: &Layout, written: &Written, upstream: Option<&U
         let names: Vec<_> = upstream.names().iter().map(ToString::to_string).collect();
         out::line(format_args!("Models of --upstream, through central: {}\n", names.join(", ")));
     }
-    let mesh = layout.path("");
-    let mesh = mesh.display();
+    let mesh = layout.home().display();
     out::line(format_args!(
         "Look at it:\n\n  portolan status --mesh {mesh}\n  portolan get --mesh {mesh}\n  portolan ledger check --mesh {mesh}\n"
     ));
