@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use base::{Amount, Epoch, Name};
+use base::{Amount, Epoch, Name, NodeId};
 use mesh::Links;
 use seam::{Host, Lock, Stop};
 use telemetry::metrics::{CentralMetrics, Exposition};
 
-use crate::consensus::Consensus;
+use crate::consensus::{Consensus, Standing};
 use crate::sessions::Sessions;
 
 /// Between two looks at what changes by itself.
@@ -19,6 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Metrics {
     counted: CentralMetrics,
     budgets: Lock<BTreeSet<Name>>,
+    leader: Lock<Option<(u64, NodeId)>>,
 }
 
 impl Metrics {
@@ -57,8 +58,19 @@ impl Metrics {
         }
     }
 
+    /// Tells when another node leads.
+    fn leader(&self, standing: &Standing) {
+        let Some(leader) = standing.leader else { return };
+        let now = Some((standing.term, leader));
+        if std::mem::replace(&mut *self.leader.lock(), now) != now {
+            let here = leader == standing.id;
+            tracing::info!(%leader, term = standing.term, here, "central has a leader");
+        }
+    }
+
     fn look(&self, consensus: &Consensus, sessions: &Sessions, links: &Links) {
         let standing = consensus.standing();
+        self.leader(&standing);
         self.counted.term.set(signed(standing.term));
         self.counted.is_leader.set(i64::from(standing.leader == Some(standing.id)));
         self.counted.committed.set(signed(standing.committed.0));

@@ -52,6 +52,8 @@ pub enum Command {
     ChangeCatalog(CatalogChange),
     /// Makes a new epoch with the content of an old one.
     Rollback {
+        /// The epoch it was asked for at; at any other it is refused.
+        base: Epoch,
         /// Whose content.
         to: Epoch,
         /// Who asked, as the certificate names them.

@@ -14,6 +14,9 @@ use wire::control::NodeAddr;
 use crate::ledger::Ledger;
 use crate::{Applied, Command, Effect, Entry, History, Refusal, Registry, Reply, Sealed, Usage};
 
+/// The level that every release speaks, and at which every group begins.
+const FIRST_LEVEL: u16 = 1;
+
 /// Everything that central's nodes agree on. Two nodes that applied the same entries hold equal states.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
@@ -70,7 +73,7 @@ impl State {
             Command::Final { edge, report } => self.close(edge, report, effects),
             Command::Bye { edge, boot } => self.bye(now, edge, *boot, effects),
             Command::ChangeCatalog(change) => self.change_catalog(now, change, effects),
-            Command::Rollback { to, by } => self.roll_back(now, *to, by, effects),
+            Command::Rollback { base, to, by } => self.roll_back(now, (*base, *to), by, effects),
             Command::RaiseLevel { to } => self.raise_level(*to),
             Command::SetMembers(members) => self.set_members(now, members, effects),
             Command::Joined(members) => self.joined(members),
@@ -78,8 +81,8 @@ impl State {
     }
 
     fn raise_level(&mut self, asked: u16) -> Reply {
-        if asked < self.level || asked > wire::LEVEL {
-            return Reply::Refused(Refusal::Level { asked, now: self.level, newest: wire::LEVEL });
+        if asked < self.level() || asked > wire::LEVEL {
+            return Reply::Refused(Refusal::Level { asked, now: self.level(), newest: wire::LEVEL });
         }
         self.level = asked;
         Reply::Done
@@ -135,8 +138,8 @@ impl State {
 
     /// The level of messages and entries that the mesh uses.
     #[must_use]
-    pub const fn level(&self) -> u16 {
-        self.level
+    pub fn level(&self) -> u16 {
+        self.level.max(FIRST_LEVEL)
     }
 
     /// The epochs kept.

@@ -116,11 +116,13 @@ fn a_rollback_is_a_new_epoch_that_revives_no_revoked_key() {
     log.change(base_objects());
     log.change(vec![Change::Put(tenant("beta"))]);
     log.change(vec![Change::Put(key(true))]);
-    let back = log.apply(Command::Rollback { to: Epoch(1), by: "ops".into() });
+    let late = log.apply(Command::Rollback { base: Epoch(2), to: Epoch(1), by: "ops".into() });
+    assert!(matches!(late.reply, Reply::Refused(Refusal::Conflict { .. })));
+    let back = log.apply(Command::Rollback { base: Epoch(3), to: Epoch(1), by: "ops".into() });
     assert_eq!(back.reply, Reply::Changed(Epoch(4)));
     assert!(!log.state.catalog().tenants.contains_key("beta"));
     assert!(log.state.catalog().keys["k"].revoked);
-    let never = log.apply(Command::Rollback { to: Epoch(9), by: "ops".into() });
+    let never = log.apply(Command::Rollback { base: Epoch(4), to: Epoch(9), by: "ops".into() });
     assert!(matches!(never.reply, Reply::Refused(Refusal::NoSuchEpoch { .. })));
 }
 
@@ -238,7 +240,11 @@ proptest! {
                 0 | 1 => change(one.state.epoch(), vec![Change::Put(tenant(&name))]),
                 2 | 3 => change(one.state.epoch(), vec![Change::Remove(ObjectId::Tenant(name.parse().unwrap()))]),
                 4 => registration(u64::from(kind)),
-                _ => Command::Rollback { to: Epoch(one.state.epoch().0 / 2), by: "ops".into() },
+                _ => Command::Rollback {
+                    base: one.state.epoch(),
+                    to: Epoch(one.state.epoch().0 / 2),
+                    by: "ops".into(),
+                },
             };
             prop_assert_eq!(one.apply(command.clone()), two.apply(command));
             if one.state.epoch().0 == contents.len() as u64 {

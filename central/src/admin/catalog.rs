@@ -1,5 +1,6 @@
 //! Changes of configuration.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
@@ -8,7 +9,7 @@ use base::{Epoch, KeyHash, Name};
 use bytes::Bytes;
 use central_core::files::{self, Credential};
 use central_core::plan::{Plan, Resolved, resolve};
-use central_core::{CatalogChange, Command, Reply, Sealed};
+use central_core::{CatalogChange, Command, Refusal, Reply, Sealed};
 use settings::Fault;
 use wire::catalog::{Catalog, Change, Object};
 use wire::codec::MAX_MESSAGE;
@@ -16,8 +17,9 @@ use wire::control::ToEdge;
 
 use super::refused::Refused;
 use super::{Answer, By, Door, Operator, Shared, api, parsed};
+use crate::consensus::ProposeError;
 
-/// How often a change is planned anew when another came between, unless the operator named an epoch.
+/// How often a change is made anew.
 const TRIES: usize = 4;
 
 pub(super) async fn plan(State(door): Shared, body: Bytes) -> Answer<api::Planned> {
@@ -47,8 +49,7 @@ pub(super) async fn apply(State(door): Shared, Extension(by): By, body: Bytes) -
 
 pub(super) async fn roll_back(State(door): Shared, Extension(by): By, body: Bytes) -> Answer<api::Changed> {
     let api::Rollback { to } = parsed(&body)?;
-    let command = Command::Rollback { to, by: by.0.clone() };
-    let done = door.proposed(command, format!("rolled back to the content of epoch {to}")).await;
+    let done = door.roll_back(&by, to).await;
     audit(&by, "rollback", &to.to_string(), &done);
     done.map(Json)
 }
@@ -65,7 +66,7 @@ pub(super) async fn revoke(
 
 pub(super) async fn raise_level(State(door): Shared, Extension(by): By, body: Bytes) -> Answer<api::Changed> {
     let api::Level { to } = parsed(&body)?;
-    let done = door.proposed(Command::RaiseLevel { to }, format!("the mesh uses level {to}")).await;
+    let done = door.raise_level(to).await;
     audit(&by, "raise level", &to.to_string(), &done);
     done.map(Json)
 }
@@ -79,6 +80,14 @@ pub(super) fn audit(by: &Operator, action: &str, what: &str, done: &Result<api::
         }
         Err(refused) => tracing::warn!(target: "audit", by, action, what, why = refused.message(), "refused"),
     }
+}
+
+/// What one try of a change comes to.
+enum Step {
+    /// Put this into the log; in words for the operator.
+    Propose(Command, String),
+    /// It is so already; in words.
+    Nothing(String),
 }
 
 /// Files resolved against the configuration in force, or why they cannot be read.
@@ -101,12 +110,8 @@ impl Door {
     }
 
     async fn apply(&self, by: &Operator, asked: api::Files) -> Result<api::Changed, Refused> {
-        for _try in 0..TRIES {
-            let current = self.current().await?;
-            if let Some(base) = asked.base.filter(|base| *base != current.epoch) {
-                let message = format!("planned on epoch {base}, but epoch {} is in force", current.epoch);
-                return Err(Refused::conflict(message));
-            }
+        let asked = &asked;
+        self.changing(|current| async move {
             let resolved = self.resolved(asked.clone(), &current).await?.unwrap_or_else(unread);
             if !resolved.faults.is_empty() {
                 return Err(Refused::invalid("nothing was changed:", resolved.faults));
@@ -115,7 +120,11 @@ impl Door {
             let mut plan = resolved.plan;
             plan.credentials = new.iter().map(|credential| credential.provider.clone()).collect();
             if plan.is_empty() {
-                return Ok(unchanged(current.epoch, &plan));
+                return Ok(Step::Nothing(plan.to_string()));
+            }
+            if let Some(base) = asked.base.filter(|base| *base != current.epoch) {
+                let message = format!("planned on epoch {base}, but epoch {} is in force", current.epoch);
+                return Err(Refused::conflict(message));
             }
             fits(&current, &resolved.changes)?;
             let change = CatalogChange {
@@ -125,22 +134,18 @@ impl Door {
                 by: by.0.clone(),
                 note: asked.note.clone(),
             };
-            match self.proposed(Command::ChangeCatalog(change), plan.to_string()).await {
-                Err(conflict) if conflict.is_conflict() && asked.base.is_none() => {}
-                done => return done,
-            }
-        }
-        Err(Refused::unavailable("other changes kept coming between; try again"))
+            Ok(Step::Propose(Command::ChangeCatalog(change), plan.to_string()))
+        })
+        .await
     }
 
     async fn revoke(&self, by: &Operator, name: &str) -> Result<api::Changed, Refused> {
-        for _try in 0..TRIES {
-            let current = self.current().await?;
-            let mut key = current
-                .keys
-                .get(name)
-                .cloned()
-                .ok_or_else(|| Refused::not_found(format!("no key {name}")))?;
+        self.changing(|current| async move {
+            let key = current.keys.get(name).cloned();
+            let mut key = key.ok_or_else(|| Refused::not_found(format!("no key {name}")))?;
+            if key.revoked {
+                return Ok(Step::Nothing(format!("key {name} is revoked already")));
+            }
             key.revoked = true;
             let change = CatalogChange {
                 base: current.epoch,
@@ -149,19 +154,68 @@ impl Door {
                 by: by.0.clone(),
                 note: format!("revoke key {name}"),
             };
-            match self.proposed(Command::ChangeCatalog(change), format!("key {name} is revoked")).await {
-                Err(conflict) if conflict.is_conflict() => {}
-                done => return done,
-            }
-        }
-        Err(Refused::unavailable("other changes kept coming between; try again"))
+            Ok(Step::Propose(Command::ChangeCatalog(change), format!("key {name} is revoked")))
+        })
+        .await
     }
 
-    /// Proposes a change and waits until it is in force at the leader.
-    async fn proposed(&self, command: Command, text: String) -> Result<api::Changed, Refused> {
-        let started = self.host.now();
-        let reply = self.consensus.propose(command).await?;
-        self.metrics.proposed(self.host.now().since(started));
+    async fn roll_back(&self, by: &Operator, to: Epoch) -> Result<api::Changed, Refused> {
+        self.changing(|current| async move {
+            let content = self.consensus.read(|state| state.history().content(&current, to));
+            // A revoked key stays so, and a budget's number is its own: the rest must be as it was.
+            if content.is_some_and(|content| files::export(&content) == files::export(&current)) {
+                return Ok(Step::Nothing(format!("the content of epoch {to} is in force already")));
+            }
+            let command = Command::Rollback { base: current.epoch, to, by: by.0.clone() };
+            Ok(Step::Propose(command, format!("the content of epoch {to} is in force again")))
+        })
+        .await
+    }
+
+    async fn raise_level(&self, to: u16) -> Result<api::Changed, Refused> {
+        // Raising twice is raising once.
+        self.changing(|_current| async move {
+            Ok(Step::Propose(Command::RaiseLevel { to }, format!("the mesh uses level {to}")))
+        })
+        .await
+    }
+
+    /// Makes a change, anew when another came between, or when contact to the leader was lost and it is not known
+    /// whether the change took effect. Changes name the epoch they were made for, so that none takes effect twice.
+    async fn changing<F>(&self, step: impl Fn(Arc<Catalog>) -> F) -> Result<api::Changed, Refused>
+    where
+        F: Future<Output = Result<Step, Refused>>,
+    {
+        let mut tried = None;
+        for _try in 0..TRIES {
+            let current = self.current().await?;
+            let epoch = current.epoch;
+            let (command, text) = match step(current).await? {
+                Step::Propose(command, text) => (command, text),
+                // What was tried took effect.
+                Step::Nothing(text) => {
+                    let (changed, text) = tried.map_or((false, text), |text| (true, text));
+                    return Ok(api::Changed { epoch, changed, text });
+                }
+            };
+            let started = self.host.now();
+            match self.consensus.propose(command).await {
+                Ok(Reply::Refused(Refusal::Conflict { .. })) => {}
+                Ok(reply) => {
+                    self.metrics.proposed(self.host.now().since(started));
+                    return self.changed(reply, text);
+                }
+                Err(ProposeError::Unknown(why)) => {
+                    tracing::debug!(%why, "a change is made again");
+                    tried = Some(text);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Refused::unavailable("other changes kept coming between, or the leader kept changing; try again"))
+    }
+
+    fn changed(&self, reply: Reply, text: String) -> Result<api::Changed, Refused> {
         match reply {
             Reply::Changed(epoch) => Ok(api::Changed { epoch, changed: true, text }),
             Reply::Unchanged(epoch) => Ok(api::Changed { epoch, changed: false, text }),
@@ -207,10 +261,6 @@ impl Door {
 
 fn unread(faults: Vec<Fault>) -> Resolved {
     Resolved { plan: Plan::default(), changes: Vec::new(), credentials: Vec::new(), faults }
-}
-
-fn unchanged(epoch: Epoch, plan: &Plan) -> api::Changed {
-    api::Changed { epoch, changed: false, text: plan.to_string() }
 }
 
 /// A configuration that no message can carry would reach no edge.

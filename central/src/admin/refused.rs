@@ -55,11 +55,6 @@ impl Refused {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 
-    /// Whether another change came first.
-    pub(super) fn is_conflict(&self) -> bool {
-        self.status == StatusCode::CONFLICT
-    }
-
     /// In words, for the audit line.
     pub(super) fn message(&self) -> &str {
         &self.problem.message

@@ -96,13 +96,12 @@ impl Sessions {
     ) -> End {
         let registration =
             Registration { edge: live.edge.clone(), region: connection.peer().region.clone(), hello };
-        match self.shared.consensus.propose(Command::Register(registration)).await {
-            Ok(Reply::Registered(incarnation)) => {
-                tracing::info!(edge = %live.edge, boot = live.boot, %incarnation, "an edge is attached");
-            }
-            // The effect of the same entry carries the last word.
-            Ok(_superseded) => {}
-            Err(error) => self.give_up(live, &error.to_string()),
+        let mut reading = std::pin::pin!(read(live, receiver));
+        // An edge that goes before it is registered takes the proposal with it: a late one would supersede a successor.
+        tokio::select! {
+            biased;
+            end = &mut reading => return end,
+            () = self.register(live, registration) => {}
         }
         tokio::select! {
             biased;
@@ -111,7 +110,18 @@ impl Sessions {
                 ended(writer.await)
             }
             end = &mut writer => ended(end),
-            end = read(live, receiver) => end,
+            end = reading => end,
+        }
+    }
+
+    async fn register(&self, live: &Live, registration: Registration) {
+        match self.shared.consensus.propose(Command::Register(registration)).await {
+            Ok(Reply::Registered(incarnation)) => {
+                tracing::info!(edge = %live.edge, boot = live.boot, %incarnation, "an edge is attached");
+            }
+            // The effect of the same entry carries the last word.
+            Ok(_superseded) => {}
+            Err(error) => self.give_up(live, &error.to_string()),
         }
     }
 

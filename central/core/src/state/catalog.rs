@@ -40,7 +40,16 @@ impl State {
     }
 
     /// A revoked key stays revoked: going back must not hand a leaked key its power again.
-    pub(super) fn roll_back(&mut self, now: Moment, to: Epoch, by: &str, effects: &mut Vec<Effect>) -> Reply {
+    pub(super) fn roll_back(
+        &mut self,
+        now: Moment,
+        (base, to): (Epoch, Epoch),
+        by: &str,
+        effects: &mut Vec<Effect>,
+    ) -> Reply {
+        if base != self.catalog.epoch {
+            return Reply::Refused(Refusal::Conflict { base, now: self.catalog.epoch });
+        }
         let Some(mut old) = self.history.content(&self.catalog, to) else {
             return Reply::Refused(Refusal::NoSuchEpoch {
                 asked: to,

@@ -10,9 +10,6 @@ use super::{Moment, State};
 use crate::ledger::{Closed, Registered};
 use crate::{Effect, Registration, Reply};
 
-/// The level that every release speaks.
-const FIRST_LEVEL: u16 = 1;
-
 impl State {
     /// The newest process of an identity wins; the one before hears that it must stop.
     pub(super) fn register(&mut self, now: Moment, who: &Registration, effects: &mut Vec<Effect>) -> Reply {
@@ -26,7 +23,7 @@ impl State {
                 if let Some(boot) = superseded {
                     effects.push(Effect::Superseded { edge: edge.clone(), boot });
                 }
-                let level = hello.level.min(self.level.max(FIRST_LEVEL));
+                let level = hello.level.min(self.level());
                 let welcome = Welcome { level, era: self.era, incarnation };
                 effects.push(Effect::Welcome { edge: edge.clone(), boot: hello.boot, welcome });
                 if self.registry.register(now.at, who, level, incarnation) {
