@@ -218,7 +218,10 @@ impl Door {
     fn changed(&self, reply: Reply, text: String) -> Result<api::Changed, Refused> {
         match reply {
             Reply::Changed(epoch) => Ok(api::Changed { epoch, changed: true, text }),
-            Reply::Unchanged(epoch) => Ok(api::Changed { epoch, changed: false, text }),
+            Reply::Unchanged(epoch) => {
+                let text = "nothing differs; keys that were revoked stay revoked".to_owned();
+                Ok(api::Changed { epoch, changed: false, text })
+            }
             Reply::Refused(refusal) => Err(refusal.into()),
             Reply::Done => {
                 let epoch = self.consensus.read(central_core::State::epoch);
