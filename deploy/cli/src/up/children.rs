@@ -158,7 +158,10 @@ impl Death {
     /// For one whose mesh did not start.
     pub(super) fn failure(&self) -> Failure {
         let what = format!("{} died while the mesh started: {}{}", self.name, self.status, self.last_words());
-        Failure::failed(what).mend(format!("see its log, {}", self.log.display()))
+        Failure::failed(what).mend(format!(
+            "see its log, {}; when its data is damaged, start a new mesh with another --data",
+            self.log.display()
+        ))
     }
 
     fn last_words(&self) -> String {

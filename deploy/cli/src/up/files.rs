@@ -38,8 +38,12 @@ pub(super) struct Written {
 }
 
 pub(super) fn write(host: &Host, layout: &Layout, upstream: Option<&Upstream>) -> Result<Written, Failure> {
-    for dir in ["credentials", "data", "logs"] {
-        files::make_dir(&layout.path(dir))?;
+    let centrals = layout.centrals.iter().map(|central| layout.data(&central.name));
+    let edges = layout.edges.iter().map(|edge| layout.data(&edge.name));
+    let others = ["credentials", "logs"].map(|dir| layout.path(dir));
+    for dir in others.into_iter().chain(centrals).chain(edges) {
+        let mend = "remove what is in its place, or choose another directory with --data";
+        files::make_dir(&dir).map_err(|failure| failure.mend(mend))?;
     }
     credentials(host, layout)?;
     let key = secret(host, layout, "key", "sk-portolan-")?;
@@ -49,11 +53,9 @@ pub(super) fn write(host: &Host, layout: &Layout, upstream: Option<&Upstream>) -
         pki::seal_key(host, &seal)?;
     }
     for central in &layout.centrals {
-        files::make_dir(&layout.data(&central.name))?;
         files::write(&layout.config(&central.name), &central_config(layout, central), Readers::All)?;
     }
     for edge in &layout.edges {
-        files::make_dir(&layout.data(&edge.name))?;
         files::write(&layout.config(&edge.name), &edge_config(layout, edge), Readers::All)?;
     }
     let catalog = catalog(layout, &key, &provider_key, upstream);
