@@ -21,7 +21,7 @@ use crate::identity;
 use crate::ingress::{self, Answer, Arrival, Upload, Via, Wanted};
 use crate::metrics::Counters;
 use crate::pages;
-use crate::purse::Purse;
+use crate::purse::{Hold, Purse};
 use crate::record;
 use crate::rejection::Rejection;
 use crate::relay;
@@ -146,7 +146,11 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
         Err(rejection) => return Err(refused(edge, &arrival, Some(&caller), rejection)),
     };
     // From here on the call owes a receipt, whatever becomes of it.
-    let times = Times { identified, admitted: Some(host.now()), ..Times::default() };
+    let waited_for_credit = permit.hold.as_ref().is_some_and(Hold::waited);
+    if waited_for_credit {
+        edge.metrics.edge().waited_for_credit(true);
+    }
+    let times = Times { identified, admitted: Some(host.now()), waited_for_credit, ..Times::default() };
     let account = Account::open(edge, arrival, caller, &call, permit, times);
     let stream = call.stream();
     let mut dispatching: Dispatching = Box::pin(dispatch(Arc::clone(edge), call, route, account));

@@ -157,11 +157,11 @@ impl Purse {
         payer: Payer,
         asks: &[(BudgetId, Amount)],
     ) -> Result<Hold, Refusal> {
-        let held = match self.ask(asks)? {
-            Asked::Held(held) => held,
-            Asked::Waiting(waiting) => waiting.answer().await?,
+        let (held, waited) = match self.ask(asks)? {
+            Asked::Held(held) => (held, false),
+            Asked::Waiting(waiting) => (waiting.answer().await?, true),
         };
-        Ok(Hold::new(self.clone(), request, payer, held))
+        Ok(Hold::new(self.clone(), request, payer, held, waited))
     }
 
     /// Calls that hold or wait.

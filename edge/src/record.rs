@@ -55,6 +55,7 @@ pub(crate) fn keep(edge: &Edge, closed: &Closed<'_>) {
         usage: receipt.usage,
         estimated: receipt.estimated,
         cost: receipt.cost,
+        waited_for_credit: open.times.waited_for_credit,
         hops: open.hops.clone(),
         ..blank(edge, &open.arrival, Some(&open.caller))
     });

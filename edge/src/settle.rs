@@ -59,6 +59,7 @@ pub(crate) struct Times {
     pub(crate) first_byte: Option<Mono>,
     pub(crate) last_piece: Option<Mono>,
     pub(crate) longest_gap: Option<Duration>,
+    pub(crate) waited_for_credit: bool,
 }
 
 /// What was sent of the answer.

@@ -211,7 +211,7 @@ impl Wallet {
         if self.waiting.len() >= WAITERS {
             return Decision::Refused(self.why(asks, true));
         }
-        let until = now + self.patience();
+        let until = now + self.patience(asks);
         let id = self.waiting.push(asks);
         for (budget, amount) in asks {
             if let Some(line) = self.lines.get_mut(budget) {
@@ -290,9 +290,13 @@ impl Wallet {
         &held.parts
     }
 
-    fn patience(&self) -> Duration {
+    /// How long a call waits for credit. A budget that central never spoke of yet has no measured latency.
+    fn patience(&self, asks: &[(BudgetId, Amount)]) -> Duration {
         let (least, most) = WAIT;
-        if self.attached { (self.latency.mean * 3 / 2).clamp(least, most) } else { most }
+        let measured =
+            |(budget, _amount): &(BudgetId, Amount)| self.lines.get(budget).is_some_and(Line::was_answered);
+        let known = self.attached && asks.iter().all(measured);
+        if known { (self.latency.mean * 3 / 2).clamp(least, most) } else { most }
     }
 
     /// A refusal that no grant could change, as far as central's last answer tells.

@@ -18,11 +18,18 @@ pub struct Hold {
     request: RequestId,
     payer: Payer,
     held: Option<Held>,
+    waited: bool,
 }
 
 impl Hold {
-    pub(super) const fn new(purse: Purse, request: RequestId, payer: Payer, held: Held) -> Self {
-        Self { purse, request, payer, held: Some(held) }
+    pub(super) const fn new(
+        purse: Purse,
+        request: RequestId,
+        payer: Payer,
+        held: Held,
+        waited: bool,
+    ) -> Self {
+        Self { purse, request, payer, held: Some(held), waited }
     }
 
     /// Settles at what the call cost under each budget; one not named paid nothing. Gives back the receipt as spooled,
@@ -32,6 +39,12 @@ impl Hold {
             Some(held) => self.purse.settle(held, receipt, actual),
             None => receipt,
         }
+    }
+
+    /// Whether the call had to wait for credit.
+    #[must_use]
+    pub const fn waited(&self) -> bool {
+        self.waited
     }
 
     /// What is held under each budget.
