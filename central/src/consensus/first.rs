@@ -4,10 +4,13 @@
 //!
 //! Until that is decided it answers no question of Raft.
 
+use std::collections::BTreeMap;
+
 use base::NodeId;
 use wire::control::NodeAddr;
 
 use super::protocol::{Known, LeaderAnswer, LeaderQuestion};
+use super::types::Place;
 use super::{Consensus, PAUSE};
 
 /// Whether this member takes part.
@@ -100,8 +103,8 @@ impl Consensus {
 
     async fn found(&self) {
         self.shared.part.send_replace(Part::Takes);
-        let members = self.shared.options.first_members.iter().map(|(id, node)| (id.0, node.clone()));
-        let members: std::collections::BTreeMap<u64, NodeAddr> = members.collect();
+        let members = self.shared.options.first_members.iter().map(|(id, node)| (id.0, Place(node.clone())));
+        let members: BTreeMap<u64, Place> = members.collect();
         // It fails when another founder was faster, which is as good.
         if let Err(error) = self.raft().initialize(members).await {
             tracing::debug!(%error, "another member founded the group");

@@ -14,6 +14,7 @@ use wire::frame::Kind;
 
 use super::propose::ProposeError;
 use super::protocol::{Asked, LeaderAnswer, LeaderQuestion};
+use super::types::Place;
 use super::{Consensus, PAUSE};
 
 /// A learner that lacks more entries than this is not made a voter: commits might have to wait for it.
@@ -81,8 +82,8 @@ pub enum MemberError {
     /// No such member.
     #[error("there is no member {0}")]
     Unknown(NodeId),
-    /// The number or name is a member's.
-    #[error("{0} is a member already")]
+    /// The number or name is, or was, a member's.
+    #[error("{0} is a member already; numbers are never given twice")]
     Taken(String),
     /// It lacks entries still.
     #[error("member {id} still lacks {lag} log entries; try again when it has caught up")]
@@ -113,7 +114,7 @@ impl Consensus {
             return Some(Leader::Here);
         }
         let node = metrics.membership_config.membership().get_node(&leader)?;
-        Some(Leader::At(NodeId(leader), node.clone()))
+        Some(Leader::At(NodeId(leader), node.0.clone()))
     }
 
     /// Asks the leader; gives up as soon as another leads, for a dead one's silence shows late.
@@ -245,7 +246,11 @@ impl Consensus {
                 if nodes.values().any(moved) {
                     return Err(MemberError::Taken(format!("{}, at another address,", node.name)));
                 }
-                let added = self.raft().add_learner(id.0, node, false).await;
+                let used = self.read(|state| state.registry().joined.contains(&id));
+                if used && !nodes.contains_key(&id) {
+                    return Err(MemberError::Taken(format!("member {id}, who left for ever,")));
+                }
+                let added = self.raft().add_learner(id.0, Place(node), false).await;
                 added.map(drop).map_err(|error| MemberError::Failed(error.to_string()))
             }
             MemberChange::Promote(id) => {
@@ -282,7 +287,7 @@ impl Consensus {
         }
     }
 
-    async fn change(&self, change: ChangeMembers<u64, NodeAddr>, retain: bool) -> Result<(), MemberError> {
+    async fn change(&self, change: ChangeMembers<u64, Place>, retain: bool) -> Result<(), MemberError> {
         let changed = self.raft().change_membership(change, retain).await;
         changed.map(drop).map_err(|error| MemberError::Failed(error.to_string()))
     }
@@ -293,7 +298,7 @@ impl Consensus {
         let metrics = metrics.borrow_watched();
         let membership = metrics.membership_config.membership();
         let voters = membership.voter_ids().map(NodeId).collect();
-        let nodes = membership.nodes().map(|(id, node)| (NodeId(*id), node.clone())).collect();
+        let nodes = membership.nodes().map(|(id, place)| (NodeId(*id), place.0.clone())).collect();
         (voters, nodes)
     }
 

@@ -28,7 +28,7 @@ use wire::frame::Kind;
 
 use super::machine::Current;
 use super::protocol::{Answer, RaftAsked, RaftQuestion};
-use super::types::{Snapshot, Types, Vote};
+use super::types::{Place, Snapshot, Types, Vote};
 
 type Failed = RPCError<Types>;
 
@@ -53,8 +53,8 @@ impl Network {
         Self { host, me, links, current, append_deadline }
     }
 
-    fn peer(&self, target: u64, node: &NodeAddr, lane: Lane) -> Peer {
-        Peer { network: self.clone(), target, node: node.clone(), lane }
+    fn peer(&self, target: u64, place: &Place, lane: Lane) -> Peer {
+        Peer { network: self.clone(), target, node: place.0.clone(), lane }
     }
 }
 
@@ -79,15 +79,15 @@ impl Lane {
 impl RaftNetworkFactory<Types> for Network {
     type Network = Peer;
 
-    async fn new_client(&mut self, target: u64, node: &NodeAddr) -> Peer {
+    async fn new_client(&mut self, target: u64, node: &Place) -> Peer {
         self.peer(target, node, Lane::Log)
     }
 
-    async fn new_heartbeat_client(&mut self, target: u64, node: &NodeAddr) -> Peer {
+    async fn new_heartbeat_client(&mut self, target: u64, node: &Place) -> Peer {
         self.peer(target, node, Lane::Heartbeat)
     }
 
-    async fn new_snapshot_client(&mut self, target: u64, node: &NodeAddr) -> Peer {
+    async fn new_snapshot_client(&mut self, target: u64, node: &Place) -> Peer {
         self.peer(target, node, Lane::Snapshot)
     }
 }

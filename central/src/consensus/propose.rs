@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use base::Mono;
 use openraft::error::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use seam::Host;
@@ -135,10 +134,12 @@ pub(super) struct Batcher {
 
 impl Batcher {
     pub(super) async fn run(self, mut queue: mpsc::Receiver<Waiting>) {
-        let mut last = Mono::ZERO;
+        let mut last = self.host.now();
         let mut waiting = Vec::new();
         while queue.recv_many(&mut waiting, MAX_COMMANDS).await > 0 {
-            self.host.sleep_until(last + TICK).await;
+            if self.host.now() < last + TICK {
+                self.host.sleep_until(last + TICK).await;
+            }
             while waiting.len() < MAX_COMMANDS
                 && let Ok(more) = queue.try_recv()
             {

@@ -54,9 +54,9 @@ impl Consensus {
         let membership = metrics.membership_config.membership();
         let voters: Vec<u64> = membership.voter_ids().collect();
         let matched = |id: &u64| metrics.replication.as_ref()?.get(id).copied().map(revision);
-        let members = membership.nodes().map(|(id, node)| Member {
+        let members = membership.nodes().map(|(id, place)| Member {
             id: NodeId(*id),
-            node: node.clone(),
+            node: place.0.clone(),
             votes: voters.contains(id),
             matched: matched(id),
         });

@@ -19,7 +19,7 @@ openraft::declare_raft_types!(
         D = Proposal,
         R = Option<Reply>,
         NodeId = u64,
-        Node = NodeAddr,
+        Node = Place,
         LeaderId = leader_id_std::LeaderId<u64, u64>,
         AsyncRuntime = HostRuntime,
 );
@@ -31,6 +31,10 @@ pub(crate) type LogEntry = openraft::type_config::alias::EntryOf<Types>;
 pub(crate) type StoredMembership = openraft::type_config::alias::StoredMembershipOf<Types>;
 pub(crate) type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<Types>;
 pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<Types, Bytes>;
+
+/// Where a member is, as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place(pub(crate) NodeAddr);
 
 /// An entry of central's state machine, encoded once by who proposes it and decoded once by who applies it; between
 /// them it is only copied.

@@ -110,7 +110,7 @@ impl Memory {
     /// What is known to be committed; no more than the log proves.
     pub(super) fn committed(&self) -> Option<LogId> {
         let known = |last: &LogId| self.entries.get(&last.index).is_some_and(|entry| entry.log_id == *last);
-        self.committed.filter(known).or(self.purged)
+        self.committed.filter(known)
     }
 
     pub(super) const fn purged(&self) -> Option<LogId> {
