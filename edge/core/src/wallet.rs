@@ -78,12 +78,13 @@ struct Life {
 #[derive(Clone, Copy, Debug)]
 struct Latency {
     mean: Duration,
+    measured: bool,
     asked: Option<Mono>,
 }
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { mean: Duration::from_millis(200), asked: None }
+        Self { mean: Duration::from_millis(200), measured: false, asked: None }
     }
 }
 
@@ -295,7 +296,7 @@ impl Wallet {
         let (least, most) = WAIT;
         let measured =
             |(budget, _amount): &(BudgetId, Amount)| self.lines.get(budget).is_some_and(Line::was_answered);
-        let known = self.attached && asks.iter().all(measured);
+        let known = self.attached && self.latency.measured && asks.iter().all(measured);
         if known { (self.latency.mean * 3 / 2).clamp(least, most) } else { most }
     }
 
@@ -452,6 +453,8 @@ pub(crate) enum Mutant {
     ReportReturnsEarly,
 }
 
+#[cfg(test)]
+mod economy;
 #[cfg(test)]
 mod law;
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub(super) struct Holder {
     pub(super) want: Amount,
     /// What its waiting call lacks.
     pub(super) waiting: Amount,
+    /// What a waiting call of it last lacked, though it may have got it since.
+    pub(super) piece: Amount,
     /// The ledger's time when it last asked.
     pub(super) heard: WallMs,
     /// What it was last told to keep.

@@ -90,6 +90,9 @@ impl Book {
         let account = self.accounts.entry(window).or_default();
         let holder = account.holders.entry(holding.clone()).or_default();
         (holder.want, holder.waiting, holder.heard) = (row.want, row.waiting, now);
+        if row.waiting > Amount::ZERO {
+            holder.piece = row.waiting;
+        }
     }
 
     /// Shares the open window's pool among all that asked lately.
@@ -103,8 +106,8 @@ impl Book {
             .filter(|(holding, _holder)| is_live(holding, edges))
             .map(|(holding, holder)| {
                 let fresh = now.as_millis() <= holder.heard.as_millis().saturating_add(STALE_MS);
-                let (want, waiting) = (holder.want, holder.waiting);
-                (holding.clone(), Claim { unspent: holder.unspent(), want, waiting, fresh })
+                let (want, waiting, piece) = (holder.want, holder.waiting, holder.piece);
+                (holding.clone(), Claim { unspent: holder.unspent(), want, waiting, piece, fresh })
             })
             .unzip();
         let awards = share(account.pool(limit), account.excess(limit), &claims);

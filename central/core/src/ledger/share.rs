@@ -16,6 +16,8 @@ pub(super) struct Claim {
     pub(super) want: Amount,
     /// What its waiting call lacks.
     pub(super) waiting: Amount,
+    /// What a waiting call of it last lacked.
+    pub(super) piece: Amount,
     /// Whether it asked lately; a stale ask gets nothing, since nobody may be there to use it.
     pub(super) fresh: bool,
 }
@@ -79,8 +81,11 @@ fn prefetch(left: Amount, claims: &[Claim], awards: &mut [Award]) {
             false => Amount::ZERO,
         })
         .collect();
-    for (award, part) in awards.iter_mut().zip(fill(Amount(left.0 / 2), &asks)) {
-        award.grant = award.grant.saturating_add(part);
+    let parts = fill(Amount(left.0 / 2), &asks);
+    for ((award, claim), part) in awards.iter_mut().zip(claims).zip(parts) {
+        // Whole calls, as far as their size is known: a fraction of one would be of no use to anybody.
+        let fraction = part.0.checked_rem(claim.piece.0).unwrap_or(0);
+        award.grant = award.grant.saturating_add(Amount(part.0 - fraction));
     }
 }
 
@@ -124,7 +129,8 @@ mod tests {
     use super::*;
 
     fn claim(unspent: u64, want: u64, waiting: u64) -> Claim {
-        Claim { unspent: Amount(unspent), want: Amount(want), waiting: Amount(waiting), fresh: true }
+        let (unspent, want, waiting) = (Amount(unspent), Amount(want), Amount(waiting));
+        Claim { unspent, want, waiting, piece: waiting, fresh: true }
     }
 
     fn grants(awards: &[Award]) -> Vec<u64> {

@@ -102,7 +102,10 @@ impl Wallet {
             return;
         }
         if let Some(asked) = self.latency.asked.take() {
-            self.latency.mean = (self.latency.mean * 7 + now.since(asked) * 3) / 10;
+            let took = now.since(asked);
+            self.latency.mean =
+                if self.latency.measured { (self.latency.mean * 7 + took * 3) / 10 } else { took };
+            self.latency.measured = true;
         }
         for row in &grants.rows {
             self.lines.entry(row.budget).or_default().granted(row, now);
@@ -110,6 +113,7 @@ impl Wallet {
         self.serve();
         for row in &grants.rows {
             if let Some(line) = self.lines.get_mut(&row.budget) {
+                self.urgent |= line.ask_again();
                 line.give_back_recalled();
                 line.plan(row.budget, self.current, &mut self.outbox);
             }
@@ -122,7 +126,7 @@ impl Wallet {
         let incarnation = self.current?;
         let mut rows = Vec::new();
         for (budget, line) in &mut self.lines {
-            line.rows(*budget, now, &mut rows);
+            line.rows(*budget, (now, self.latency.mean), &mut rows);
         }
         #[cfg(test)]
         self.forge(&mut rows);
@@ -207,6 +211,7 @@ impl Wallet {
             self.serve();
         }
         if let Some(line) = self.lines.get_mut(&mark.budget) {
+            self.urgent |= line.ask_again();
             line.plan(mark.budget, self.current, &mut self.outbox);
         }
     }

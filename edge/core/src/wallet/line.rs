@@ -29,8 +29,8 @@ pub(super) struct Line {
     pub(super) waiting: Lacks,
     facts: Option<Facts>,
     target: Amount,
-    /// When a row without a window was last sent.
-    introduced: Option<Mono>,
+    /// When a row without a window was last sent, and what it asked for.
+    introduced: Option<(Mono, Amount)>,
     /// No ceiling is raised any more.
     resting: bool,
 }
@@ -113,6 +113,20 @@ impl Line {
         amount > self.available() && self.can_hope_for(amount)
     }
 
+    /// Asks once more when calls still wait though central answered, and it may have more. Whether it does.
+    pub(super) fn ask_again(&mut self) -> bool {
+        let again = self.waiting.least().is_some_and(|least| self.bars(least));
+        match &mut self.open {
+            // One ask is under way already.
+            Some((_window, account)) if account.unanswered > 0 => false,
+            Some((_window, account)) if again => {
+                account.told = None;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
     pub(super) fn lacks_only_ceiling(&self, amount: Amount) -> bool {
         self.available() >= amount
     }
@@ -160,6 +174,11 @@ impl Line {
     /// Measures demand and sets the target.
     pub(super) fn tick(&mut self, now: Mono, latency: Duration) {
         self.demand.tick(now);
+        self.aim(now, latency);
+    }
+
+    /// Sets the target by what is known now.
+    fn aim(&mut self, now: Mono, latency: Duration) {
         let Some(terms) = &self.terms else { return };
         let (limit, left) = self.facts.map_or((terms.limit, terms.limit), |facts| (facts.limit, facts.left));
         self.target = if self.demand.is_idle(now, IDLE) {
@@ -191,7 +210,9 @@ impl Line {
         if let Some((_window, account)) = &mut self.open
             && let Some(keep) = account.keep
         {
-            account.give_back(account.unspent().saturating_sub(keep));
+            // Calls here that wait only for their ceiling come before calls elsewhere.
+            let idle = account.available().saturating_sub(self.waiting.fitting(account.available()));
+            account.give_back(account.unspent().saturating_sub(keep).min(idle));
         }
     }
 
@@ -285,7 +306,13 @@ impl Line {
     }
 
     /// Rows that changed, ask for something, or are due again.
-    pub(super) fn rows(&mut self, budget: BudgetId, now: Mono, rows: &mut Vec<UsageRow>) {
+    pub(super) fn rows(
+        &mut self,
+        budget: BudgetId,
+        (now, latency): (Mono, Duration),
+        rows: &mut Vec<UsageRow>,
+    ) {
+        self.aim(now, latency);
         let want = self.want();
         let waiting = self.lack();
         let busy = !self.demand.is_idle(now, IDLE);
@@ -293,8 +320,11 @@ impl Line {
             let asks = want > account.unspent() || waiting > Amount::ZERO;
             let row = row(budget, *window, account, want, waiting);
             rows.extend(due(account, row, now, (asks || busy).then_some(TICK)));
-        } else if self.terms.is_some() && busy && self.introduced.is_none_or(|at| now.since(at) >= TICK) {
-            self.introduced = Some(now);
+        } else if self.terms.is_some()
+            && busy
+            && self.introduced.is_none_or(|(at, asked)| now.since(at) >= TICK || asked != want)
+        {
+            self.introduced = Some((now, want));
             rows.push(row(budget, WindowId(0), &Account::default(), want, waiting));
         }
         for (window, account) in self.closing.iter_mut().filter(|(_window, account)| !account.settled) {

@@ -86,6 +86,19 @@ impl Lacks {
         self.amounts.keys().next_back().copied()
     }
 
+    /// What those take that fit into `room` together, the smallest first.
+    pub(super) fn fitting(&self, room: Amount) -> Amount {
+        let mut taken = 0u64;
+        for (amount, count) in &self.amounts {
+            let fit = (room.0 - taken).checked_div(amount.0).unwrap_or(0).min(u64::from(*count));
+            taken += fit * amount.0;
+            if fit < u64::from(*count) {
+                break;
+            }
+        }
+        Amount(taken)
+    }
+
     /// All that is asked for, or the largest amount.
     pub(super) fn sum(&self) -> Amount {
         Amount(u64::try_from(self.sum).unwrap_or(u64::MAX))
