@@ -68,7 +68,7 @@ unbuffered() { # label, url, more arguments of curl
     shift 2
     spread=$(curl -sS --no-buffer "$@" "$url/v1/chat/completions" -H "authorization: Bearer $KEY" \
         -H 'content-type: application/json' \
-        -d '{"model":"smollm2-135m","stream":true,"max_tokens":40,"messages":[{"role":"user","content":"Count to twenty."}]}' |
+        -d '{"model":"smollm2-135m","stream":true,"max_tokens":60,"temperature":0,"messages":[{"role":"user","content":"Tell a long story about the sea, the wind and a lighthouse."}]}' |
         python3 -c '
 import sys, time
 stamps = []
