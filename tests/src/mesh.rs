@@ -148,12 +148,6 @@ impl Mesh {
         }
     }
 
-    /// Kills a node with SIGKILL.
-    pub fn kill(&mut self, name: &str) {
-        let pid = self.node(name).pid;
-        signal(pid, "KILL");
-    }
-
     /// Starts a killed node again on its data; it has started when it listens, which callers see by retrying.
     pub fn restart(&mut self, name: &str) {
         let node = self.node(name).clone();
@@ -187,6 +181,11 @@ impl Drop for Mesh {
         signal(self.up.id(), "TERM");
         drop(self.up.wait());
     }
+}
+
+/// Kills one of a mesh's processes with SIGKILL.
+pub fn kill(pid: u32) {
+    signal(pid, "KILL");
 }
 
 fn signal(pid: u32, name: &str) {
