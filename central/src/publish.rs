@@ -56,6 +56,8 @@ pub(crate) struct Publisher {
     pub(crate) relay: Relay,
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
+    /// The level of messages and entries in force.
+    pub(crate) level: watch::Sender<u16>,
 }
 
 impl Publisher {
@@ -73,6 +75,7 @@ impl Publisher {
                     }
                 }
                 Event::Replaced { revision } => {
+                    self.level.send_replace(self.consensus.read(central_core::State::level));
                     tracing::info!(%revision, "this node's state was replaced by a snapshot");
                     self.sessions.resync();
                     self.relay.refresh();
@@ -109,6 +112,10 @@ impl Publisher {
                 return Some(stamp);
             }
             Effect::CredentialsChanged => self.relay.refresh(),
+            Effect::LevelRaised(level) => {
+                tracing::info!(level, "the mesh uses a new level");
+                self.level.send_replace(level);
+            }
         }
         None
     }

@@ -34,6 +34,8 @@ pub(crate) struct Overview {
 /// What one central node sees of itself and its edges.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct View {
+    /// The newest level that its build knows.
+    level: u16,
     epoch: Epoch,
     applied: Revision,
     edges: Vec<EdgeView>,
@@ -67,6 +69,7 @@ impl Overview {
             health: attached.health,
         };
         View {
+            level: wire::LEVEL,
             epoch: self.consensus.read(State::epoch),
             applied: self.consensus.standing().applied,
             edges: self.sessions.attached().into_iter().map(edge).collect(),
@@ -143,6 +146,23 @@ impl Overview {
         });
         let models = catalog.models.values().map(model_row).collect();
         api::Status { models, budgets: budgets(&catalog, &rows), ..status }
+    }
+
+    /// The member that would keep the group from using `level`, and why.
+    pub(crate) async fn obstacle(&self, level: u16) -> Option<String> {
+        let members = self.consensus.standing().members;
+        let asked = members.iter().map(|member| async move { (member, self.ask(&member.node).await) });
+        let obstacle = |(member, view): (&Member, Option<View>)| match view {
+            Some(view) if view.level >= level => None,
+            Some(view) => {
+                Some(format!("{} knows only level {}; upgrade it first", member.node.name, view.level))
+            }
+            None => Some(format!(
+                "{} does not answer; every central node must confirm that it knows the level",
+                member.node.name
+            )),
+        };
+        join_all(asked).await.into_iter().find_map(obstacle)
     }
 
     async fn gather(&self, standing: &Standing) -> (Vec<api::MemberRow>, Vec<(Name, View)>) {

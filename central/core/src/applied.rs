@@ -59,15 +59,13 @@ pub enum Refusal {
         /// The epoch in force.
         newest: Epoch,
     },
-    /// The level cannot be taken.
-    #[error("level {asked} is refused: in force is {now}, this build knows up to {newest}")]
+    /// A level does not fall.
+    #[error("level {asked} is refused: in force is {now}, and it never falls")]
     Level {
         /// What was asked for.
         asked: u16,
         /// What is in force.
         now: u16,
-        /// The newest this build knows.
-        newest: u16,
     },
     /// A batch may not hold a batch.
     #[error("a batch may not hold a batch")]
@@ -135,4 +133,6 @@ pub enum Effect {
     NodesChanged(Stamp),
     /// A credential was replaced or dropped; upstream pools must be made anew.
     CredentialsChanged,
+    /// Entries and messages of a new level may follow; a build that does not know it must stop.
+    LevelRaised(u16),
 }

@@ -74,17 +74,22 @@ impl State {
             Command::Bye { edge, boot } => self.bye(now, edge, *boot, effects),
             Command::ChangeCatalog(change) => self.change_catalog(now, change, effects),
             Command::Rollback { base, to, by } => self.roll_back(now, (*base, *to), by, effects),
-            Command::RaiseLevel { to } => self.raise_level(*to),
+            Command::RaiseLevel { to } => self.raise_level(*to, effects),
             Command::SetMembers(members) => self.set_members(now, members, effects),
             Command::Joined(members) => self.joined(members),
         }
     }
 
-    fn raise_level(&mut self, asked: u16) -> Reply {
-        if asked < self.level() || asked > wire::LEVEL {
-            return Reply::Refused(Refusal::Level { asked, now: self.level(), newest: wire::LEVEL });
+    /// What this build knows does not matter here: all nodes must come to the same state. A build that is too old for
+    /// the level stops when it meets the effect.
+    fn raise_level(&mut self, asked: u16, effects: &mut Vec<Effect>) -> Reply {
+        if asked < self.level() {
+            return Reply::Refused(Refusal::Level { asked, now: self.level() });
         }
-        self.level = asked;
+        if asked > self.level() {
+            self.level = asked;
+            effects.push(Effect::LevelRaised(asked));
+        }
         Reply::Done
     }
 

@@ -182,9 +182,10 @@ fn a_batch_answers_each_and_holds_no_batch() {
     let reply = log.apply(Command::Batch(vec![
         registration(1),
         Command::Batch(vec![]),
-        Command::RaiseLevel { to: wire::LEVEL },
-        Command::RaiseLevel { to: wire::LEVEL + 1 },
+        Command::RaiseLevel { to: 7 },
+        Command::RaiseLevel { to: 6 },
     ]));
+    assert_eq!(reply.effects.last(), Some(&Effect::LevelRaised(7)));
     let Reply::Batch(replies) = reply.reply else { panic!() };
     assert!(matches!(
         replies[..],

@@ -173,6 +173,9 @@ impl Door {
     }
 
     async fn raise_level(&self, to: u16) -> Result<api::Changed, Refused> {
+        if let Some(obstacle) = self.overview.obstacle(to).await {
+            return Err(Refused::conflict(obstacle));
+        }
         // Raising twice is raising once.
         self.changing(|_current| async move {
             Ok(Step::Propose(Command::RaiseLevel { to }, format!("the mesh uses level {to}")))

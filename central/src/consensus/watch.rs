@@ -77,8 +77,13 @@ impl Consensus {
 
     async fn keep_looking(&self) {
         let mut told = None;
-        while self.raft().metrics().borrow_watched().running_state.is_ok() {
-            self.host().sleep(LOOK).await;
+        loop {
+            tokio::select! {
+                biased;
+                // A member that ended lets go of its log at once.
+                _why = self.stopped() => return,
+                () = self.host().sleep(LOOK) => {}
+            }
             self.look_at_links(&mut told);
             if *self.storage().borrow() == StorageState::Full && self.leads() {
                 self.hand_over().await;

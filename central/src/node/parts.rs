@@ -23,6 +23,7 @@ const LINKS: Duration = Duration::from_secs(2);
 pub(super) struct Parts {
     admin: Task<Result<(), rustls::Error>>,
     calls: Calls,
+    level: watch::Receiver<u16>,
     _others: Vec<Bound<()>>,
 }
 
@@ -40,11 +41,13 @@ impl Parts {
             links: links.clone(),
         };
         let (publisher, published) = watch::channel(Stamp::default());
+        let (raised, level) = watch::channel(consensus.read(central_core::State::level));
         let carrying = Publisher {
             consensus: consensus.clone(),
             sessions: sessions.clone(),
             relay: relay.clone(),
             metrics: Arc::clone(&metrics),
+            level: raised,
         };
         let calls = Calls::default();
         let acceptor = Acceptor {
@@ -87,12 +90,23 @@ impl Parts {
         others.push(host.spawn("credentials", async move { rotating.watch(until).await }).bound());
         let until = stop.clone();
         let serving = async move { admin::serve(Arc::new(door), admin, &credentials, until).await };
-        Self { admin: host.spawn("admin", serving), calls, _others: others }
+        Self { admin: host.spawn("admin", serving), calls, level, _others: others }
+    }
+
+    /// Waits until the mesh uses a level that this build does not know.
+    pub(super) async fn outgrown(&self) -> String {
+        let mut level = self.level.clone();
+        let known = level.wait_for(|level| *level > wire::LEVEL).await.map(|level| *level);
+        let Ok(level) = known else {
+            // Whoever told levels has ended with the node's log, which says why.
+            return std::future::pending().await;
+        };
+        format!("the mesh uses level {level}, this build knows up to {}; upgrade it", wire::LEVEL)
     }
 
     /// Waits for operators' requests and relayed calls under way, at most `longest`.
     pub(super) async fn drain(self, host: &Host, longest: Duration) {
-        let Self { admin, calls, _others: others } = self;
+        let Self { admin, calls, level: _, _others: others } = self;
         let drained = async {
             if let Ok(Err(error)) = admin.await {
                 tracing::error!(%error, "operators could not be served");

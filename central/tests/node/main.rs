@@ -90,7 +90,7 @@ async fn what_cannot_be_applied_changes_nothing_and_says_where() {
         (Method::DELETE, "/v1/status", json!(null), StatusCode::METHOD_NOT_ALLOWED),
         (Method::POST, "/v1/keys/none/revoke", json!(null), StatusCode::NOT_FOUND),
         (Method::DELETE, "/v1/members/1", json!(null), StatusCode::CONFLICT),
-        (Method::POST, "/v1/level", json!({ "to": 99 }), StatusCode::UNPROCESSABLE_ENTITY),
+        (Method::POST, "/v1/level", json!({ "to": 99 }), StatusCode::CONFLICT),
     ] {
         let (status, problem) = world.refused(method, path, body).await;
         assert_eq!(status, expected, "{path}: {problem:?}");

@@ -69,7 +69,16 @@ impl World {
     }
 
     async fn run(host: Host, dir: TempDir, authority: Issued) -> Self {
-        let node = Node::start(&host, config(&dir)).await.unwrap();
+        let starting = Box::pin(async {
+            loop {
+                match Node::start(&host, config(&dir)).await {
+                    // Tasks of the node before let go of its log one after the other.
+                    Err(NodeError::Log(_)) => host.sleep(Duration::from_millis(10)).await,
+                    started => return started.unwrap(),
+                }
+            }
+        });
+        let node = host.timeout(SOON, starting).await.unwrap();
         let (mesh, admin) = (node.mesh_addr().unwrap(), node.admin_addr().unwrap());
         let (stopper, stop) = Stopper::new();
         let running = host.spawn("node", Box::pin(node.until(stop)));
