@@ -18,7 +18,7 @@ use crate::convert::{self, Call};
 use crate::dice::Dice;
 use crate::dispatch::{Begun, Dispatcher};
 use crate::identity;
-use crate::ingress::{self, Answer, Arrival, Upload, Via, Wanted};
+use crate::ingress::{self, Answer, Arrival, Flows, Upload, Via, Wanted};
 use crate::metrics::Counters;
 use crate::pages;
 use crate::purse::{Hold, Purse};
@@ -49,6 +49,7 @@ pub(crate) struct Edge {
     pub(crate) tracer: Tracer,
     pub(crate) traced_per_mille: u16,
     pub(crate) dice: Dice,
+    pub(crate) flows: Flows,
     /// Set once links and pools had their chance to stand.
     pub(crate) warm: AtomicBool,
     /// Asked for when the node leaves.

@@ -1,7 +1,9 @@
 //! What unit tests share: a configuration with two keys and a model.
 
-use base::{KeyHash, Name, TenantName, Tokens};
-use wire::catalog::{Catalog, Dialect, Key, Limits, Model, Operation, Replica, Tenant, Timeouts};
+use base::{Amount, BudgetId, KeyHash, Name, TenantName, Tokens, Unit};
+use wire::catalog::{
+    Budget, Catalog, Dialect, Key, Limits, Model, Operation, Replica, Scope, Tenant, Timeouts, Window,
+};
 
 /// SHA-256 of `secret`.
 pub(crate) fn hash(secret: &str) -> KeyHash {
@@ -53,5 +55,18 @@ pub(crate) fn model(name: &str, url: &str) -> Model {
         }],
         provider: None,
         timeouts: Timeouts::default(),
+    }
+}
+
+/// A strict daily budget of tenant `acme`.
+pub(crate) fn budget(name: &str, unit: Unit) -> Budget {
+    Budget {
+        id: BudgetId(1),
+        name: name.parse().unwrap(),
+        scope: Scope::Tenant("acme".parse().unwrap()),
+        unit,
+        window: Window::Day,
+        limit: Amount(1_000),
+        horizon_ms: 60_000,
     }
 }

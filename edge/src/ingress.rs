@@ -8,6 +8,7 @@ mod answer;
 mod arrival;
 mod body;
 mod certificate;
+mod flows;
 mod http;
 mod http3;
 mod listener;
@@ -25,6 +26,7 @@ pub(crate) use answer::{Answer, End, Outlet};
 pub(crate) use arrival::{Arrival, NoCall, Wanted, asks_debug, wanted};
 pub(crate) use body::{BodyError, Upload};
 pub use certificate::TlsError;
+pub(crate) use flows::Flows;
 pub use listener::BindError;
 pub(crate) use listener::Listeners;
 

@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::dice::Dice;
 use crate::dispatch::Dispatcher;
 pub use crate::ingress::{BindError, TlsError};
-use crate::ingress::{Handler, Listeners};
+use crate::ingress::{Flows, Handler, Listeners};
 use crate::link::{self, Link, LinkError};
 use crate::metrics::Counters;
 use crate::peers::{self, Calls};
@@ -160,7 +160,7 @@ impl Node {
         let egress = Egress::new(&host, egress_options(&host, &config, &identity).await?);
         let links = mesh::Links::new(endpoint.clone());
         let link = Link::open(&host, links.clone(), options, snapshots.clone(), purse.clone()).await;
-        let view = View::default();
+        let (view, flows) = (View::default(), Flows::default());
         let edge = Arc::new(Edge {
             host: host.clone(),
             node: identity.node.clone(),
@@ -177,10 +177,13 @@ impl Node {
             tracer,
             traced_per_mille: config.traces.as_ref().map_or(0, |traces| traces.sample_per_mille),
             dice: Dice::new(&host),
+            flows: flows.clone(),
             warm: AtomicBool::new(false),
             draining: drain.clone(),
         });
         let calls = Calls::new();
+        let flowing = flows.watch(host.clone(), config.guard.stall_time, rest.clone());
+        drop(host.spawn("flows", flowing));
         let follow = view.clone().follow(host.clone(), identity.node, snapshots, links, rest.clone());
         let peers =
             peers::serve(host.clone(), endpoint.clone(), egress.clone(), drain.clone(), calls.clone());

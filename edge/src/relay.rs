@@ -56,11 +56,11 @@ pub(crate) fn respond(
             return Ok(head(status, headers, told, Answer::whole(start)));
         }
     };
-    let told = debug::header(edge, &account, None);
+    let told = debug::header(edge, &account, Some(&body.tail()));
     let streams = is_event_stream(&headers);
     let relay = Relay { start, body, account, spoke: now, quiet: None };
-    let edge = Arc::clone(edge);
-    let answer = Answer::flow(move |outlet| async move {
+    let (edge, flows) = (Arc::clone(edge), edge.flows.clone());
+    let answer = Answer::flow(&flows, move |outlet| async move {
         if streams { relay.events(&edge, &outlet).await } else { relay.bytes(&edge, &outlet).await }
     });
     let mut response = head(status, headers, told, answer);
@@ -72,8 +72,8 @@ pub(crate) fn respond(
 
 /// A stream's head before its call is answered: comments until then, and a failure is told as an event.
 pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching) -> Response<Answer> {
-    let edge = Arc::clone(edge);
-    let answer = Answer::flow(move |outlet| async move {
+    let (edge, flows) = (Arc::clone(edge), edge.flows.clone());
+    let answer = Answer::flow(&flows, move |outlet| async move {
         let (dispatched, mut account) = loop {
             outlet.send(KEEP_ALIVE).await;
             if let Ok(done) = edge.host.timeout(edge.guard.keep_alive, &mut dispatching).await {

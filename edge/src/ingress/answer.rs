@@ -4,7 +4,6 @@
 //! more (that is the backpressure), and it is dropped with the connection (that is the cancellation). No task and no
 //! channel stand between an upstream's chunk and the caller's socket.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +12,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use seam::Lock;
+
+use super::flows::{Flows, Worker};
 
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,15 +39,11 @@ enum Inner {
     Flow(Flow),
 }
 
+#[derive(Debug)]
 struct Flow {
-    work: Option<Pin<Box<dyn Future<Output = End> + Send>>>,
+    worker: Arc<Worker>,
     slot: Slot,
-}
-
-impl std::fmt::Debug for Flow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Flow").field("ended", &self.work.is_none()).finish_non_exhaustive()
-    }
+    ended: bool,
 }
 
 /// Where a piece waits between the future that made it and the poll that takes it.
@@ -84,14 +81,14 @@ impl Answer {
         Self(Inner::Whole(Some(bytes)))
     }
 
-    /// A body that `produce` hands over piece by piece.
-    pub(crate) fn flow<F>(produce: impl FnOnce(Outlet) -> F) -> Self
+    /// A body that `produce` hands over piece by piece, until its caller takes nothing for longer than `flows` allow.
+    pub(crate) fn flow<F>(flows: &Flows, produce: impl FnOnce(Outlet) -> F) -> Self
     where
         F: Future<Output = End> + Send + 'static,
     {
         let slot = Slot::default();
         let work = produce(Outlet(Arc::clone(&slot)));
-        Self(Inner::Flow(Flow { work: Some(Box::pin(work)), slot }))
+        Self(Inner::Flow(Flow { worker: flows.begin(Box::pin(work)), slot, ended: false }))
     }
 
     /// Length in bytes, when known.
@@ -113,24 +110,21 @@ impl Answer {
 
 impl Flow {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        let Some(work) = &mut self.work else { return Poll::Ready(None) };
-        let ended = work.as_mut().poll(cx);
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let ended = self.worker.poll(cx);
         let piece = self.slot.lock().take();
+        self.ended = ended.is_ready();
         match (ended, piece) {
-            (Poll::Pending, Some(piece)) => Poll::Ready(Some(Ok(piece))),
+            (Poll::Pending, Some(piece)) => {
+                self.worker.owed();
+                Poll::Ready(Some(Ok(piece)))
+            }
             (Poll::Pending, None) => Poll::Pending,
-            (Poll::Ready(_end), Some(last)) => {
-                self.work = None;
-                Poll::Ready(Some(Ok(last)))
-            }
-            (Poll::Ready(End::Whole), None) => {
-                self.work = None;
-                Poll::Ready(None)
-            }
-            (Poll::Ready(End::Broken), None) => {
-                self.work = None;
-                Poll::Ready(Some(Err(Broken)))
-            }
+            (Poll::Ready(_end), Some(last)) => Poll::Ready(Some(Ok(last))),
+            (Poll::Ready(End::Whole), None) => Poll::Ready(None),
+            (Poll::Ready(End::Broken), None) => Poll::Ready(Some(Err(Broken))),
         }
     }
 }
@@ -149,18 +143,12 @@ impl Body for Answer {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
-            Inner::Flow(flow) => flow.work.is_none(),
+            Inner::Flow(flow) => flow.ended,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         self.len().map_or_else(SizeHint::default, |len| SizeHint::with_exact(len as u64))
-    }
-}
-
-impl From<Infallible> for Broken {
-    fn from(never: Infallible) -> Self {
-        match never {}
     }
 }
 
@@ -176,7 +164,7 @@ mod tests {
     async fn pieces_come_one_by_one_and_the_producer_waits_for_each() {
         let passed = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&passed);
-        let mut body = Answer::flow(|outlet| async move {
+        let mut body = Answer::flow(&Flows::default(), |outlet| async move {
             outlet.send(Bytes::from_static(b"one")).await;
             seen.store(true, Ordering::Relaxed);
             outlet.send(Bytes::from_static(b"two")).await;
@@ -189,12 +177,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_broken_flow_is_an_error_and_dropping_it_drops_its_producer() {
-        let broken = Answer::flow(|_outlet| async { End::Broken });
+        let broken = Answer::flow(&Flows::default(), |_outlet| async { End::Broken });
         assert!(broken.collect().await.is_err());
 
         let held = Arc::new(());
         let inside = Arc::clone(&held);
-        let mut body = Answer::flow(|outlet| async move {
+        let mut body = Answer::flow(&Flows::default(), |outlet| async move {
             let _inside = inside;
             outlet.send(Bytes::from_static(b"x")).await;
             std::future::pending().await

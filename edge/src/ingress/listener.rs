@@ -222,6 +222,14 @@ async fn accept_quic(udp: quinn::Endpoint, door: Arc<Door>, places: Arc<Semaphor
             accepted = udp.accept() => accepted,
         };
         let Some(incoming) = accepted else { return };
+        // Under load an address must prove itself first: forged ones cost a packet each and no place.
+        let crowded = places.available_permits() < door.guard.connections as usize / 2;
+        if crowded && !incoming.remote_address_validated() {
+            if let Err(error) = incoming.retry() {
+                tracing::debug!(%error, "a QUIC address cannot be asked to prove itself");
+            }
+            continue;
+        }
         match place(&places) {
             Some(place) => {
                 let serving = http3::serve(incoming, Arc::clone(&door), stop.clone());

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use base::{NanoUsd, Price, Unit};
+
 use super::caller::{ALL, Over};
 use super::server::{Act, Server};
 use super::world::World;
+use crate::fixtures;
 
 const CHAT: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}]}"#;
 
@@ -159,4 +162,57 @@ async fn limits_of_node_tenant_and_key_refuse_and_say_when() {
         .lock()
         .set_limits(wire::catalog::Limits { concurrency: Some(0), ..wire::catalog::Limits::default() });
     assert_eq!(caller.chat(CHAT).await.error(), (503, "overloaded".to_owned()));
+}
+
+#[tokio::test]
+async fn a_strict_budget_that_cannot_be_asked_or_bounded_refuses_and_spends_nothing() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_, catalog| {
+        let budget = fixtures::budget("acme-day", Unit::NanoUsd);
+        catalog.budgets.insert(budget.name.clone(), budget);
+        let mut priced = fixtures::model("priced", "http://127.0.0.1:1");
+        priced.price = Some(Price { call: NanoUsd(5), ..Price::default() });
+        catalog.models.insert(priced.name.clone(), priced);
+    })
+    .await;
+    let caller = world.caller();
+    let unbounded = caller.chat(CHAT).await;
+    assert_eq!(unbounded.error(), (400, "unbounded_cost".to_owned()));
+    assert!(unbounded.text().contains("acme-day"), "{}", unbounded.text());
+    let unasked = caller.chat(CHAT.replace("tiny", "priced")).await;
+    assert_eq!(unasked.error(), (503, "budget_unavailable".to_owned()));
+    assert!(server.asked().is_empty());
+    world.quiet().await;
+}
+
+#[tokio::test]
+async fn no_more_connections_are_open_than_the_node_takes_and_places_come_back() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |config, _| config.guard.connections = 2).await;
+    let caller = world.caller();
+    let held = (caller.stream(Over::Plain1).await, caller.stream(Over::Plain1).await);
+    let refused = caller.raw(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", Duration::from_secs(2)).await;
+    assert_eq!(refused, "");
+    drop(held);
+    let served = async {
+        let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        while caller.raw(request, Duration::from_secs(2)).await.is_empty() {}
+    };
+    world.host.timeout(Duration::from_secs(2), served).await.expect("places come back");
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_served_without_a_restart() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    let old = world.caller();
+    assert_eq!(old.over(Over::Secure1, old.get("/healthz")).await.status, 200);
+    let new = world.renew_certificate().await;
+    let served = async {
+        while !new.trusts(Over::Secure1).await {
+            world.host.sleep(Duration::from_millis(50)).await;
+        }
+    };
+    world.host.timeout(Duration::from_secs(12), served).await.expect("the new one is in force");
+    assert_eq!(new.over(Over::Secure3, new.get("/healthz")).await.status, 200);
 }

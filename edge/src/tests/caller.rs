@@ -91,20 +91,29 @@ impl Caller {
     }
 
     pub(super) async fn stream(&self, over: Over) -> ByteStream {
+        self.try_stream(over).await.unwrap()
+    }
+
+    async fn try_stream(&self, over: Over) -> std::io::Result<ByteStream> {
         let (at, alpn) = match over {
             Over::Plain1 | Over::Plain2 => (self.plain, None),
             Over::Secure1 => (self.secure, Some(&b"http/1.1"[..])),
             Over::Secure2 | Over::Secure3 => (self.secure, Some(&b"h2"[..])),
         };
-        let stream = self.host.connect(&at.ip().to_string(), at.port()).await.unwrap();
+        let stream = self.host.connect(&at.ip().to_string(), at.port()).await?;
         match alpn {
-            None => stream,
+            None => Ok(stream),
             Some(alpn) => {
                 let connector = TlsConnector::from(Arc::new(self.tls(alpn)));
                 let name = ServerName::try_from("localhost").unwrap();
-                Box::new(connector.connect(name, stream).await.unwrap())
+                Ok(Box::new(connector.connect(name, stream).await?))
             }
         }
+    }
+
+    /// Whether the node shows a certificate that this caller trusts.
+    pub(super) async fn trusts(&self, over: Over) -> bool {
+        self.try_stream(over).await.is_ok()
     }
 
     /// Posts a chat call and reads the answer.

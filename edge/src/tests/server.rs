@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use seam::{Host, Lock};
 use tokio::sync::watch;
 
-use crate::ingress::{Answer, End};
+use crate::ingress::{Answer, End, Flows};
 
 /// What the next calls get.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ fn json(status: u16, body: &'static str) -> Response<Answer> {
 }
 
 fn events(open: Open, words: &'static [&'static str], ending: Ending) -> Response<Answer> {
-    let answer = Answer::flow(move |outlet| async move {
+    let answer = Answer::flow(&Flows::default(), move |outlet| async move {
         let mut go_on = open.0.go_on.subscribe();
         let _open = open;
         for word in words {

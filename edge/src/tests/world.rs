@@ -66,6 +66,12 @@ impl World {
         }
     }
 
+    /// Replaces the listener's certificate by one of another authority; gives a caller that trusts only that.
+    pub(super) async fn renew_certificate(&self) -> Caller {
+        let authority = listener(&self.host, self.dir.path()).await;
+        Caller::new(&self.host, self.plain, self.secure, &authority)
+    }
+
     pub(super) fn caller(&self) -> Caller {
         Caller::new(&self.host, self.plain, self.secure, &self.authority)
     }
@@ -134,19 +140,25 @@ async fn credentials(host: &Host, dir: &Path) -> String {
         node: "e1".parse().unwrap(),
     };
     let node = pki::issue(host, &authority, &identity, HOUR).unwrap();
-    let listeners = pki::create_listener_authority(host, &mesh, HOUR).unwrap();
-    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let listener = pki::issue_listener(host, &listeners, &names, HOUR).unwrap();
     let credentials = dir.join("credentials");
     host.disk().create_dir_all(&credentials).await.unwrap();
     for (path, text) in [
         (credentials.join(mesh::CERTIFICATE), &node.certificate),
         (credentials.join(mesh::KEY), &node.key),
         (credentials.join(mesh::AUTHORITIES), &authority.certificate),
-        (dir.join("listener.pem"), &listener.certificate),
-        (dir.join("listener.key"), &listener.key),
     ] {
         write_atomic(&**host.disk(), &path, Bytes::from(text.to_string())).await.unwrap();
     }
-    listeners.certificate
+    listener(host, dir).await
+}
+
+/// Writes a new listener's certificate; gives its new authority.
+async fn listener(host: &Host, dir: &Path) -> String {
+    let authority = pki::create_listener_authority(host, &"test".parse().unwrap(), HOUR).unwrap();
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let listener = pki::issue_listener(host, &authority, &names, HOUR).unwrap();
+    for (file, text) in [("listener.pem", &listener.certificate), ("listener.key", &listener.key)] {
+        write_atomic(&**host.disk(), &dir.join(file), Bytes::from(text.to_string())).await.unwrap();
+    }
+    authority.certificate
 }
