@@ -2,6 +2,7 @@
 //! without a first byte go elsewhere, and the ledger balances before, between and after.
 
 #![expect(clippy::unwrap_used, reason = "a helper's failure is the test's failure")]
+#![expect(clippy::indexing_slicing, reason = "a missing field is the test's failure")]
 #![expect(clippy::panic, reason = "a helper's failure is the test's failure")]
 
 use std::sync::Arc;
@@ -75,7 +76,7 @@ async fn around(mesh: &Mesh, regions: &[&str], kill: impl FnOnce()) -> Vec<Strin
                     match client.post(&url, "/v1/chat/completions", &key, ask()).await {
                         Ok(answer) if answer.status == 200 => {}
                         Ok(answer) => {
-                            failed.push(format!("{region} call {call}: {} {}", answer.status, answer.code()))
+                            failed.push(format!("{region} call {call}: {} {}", answer.status, answer.code()));
                         }
                         Err(error) => failed.push(format!("{region} call {call}: {error}")),
                     }
