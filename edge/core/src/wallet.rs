@@ -417,7 +417,8 @@ impl Wallet {
         };
         let why = match self.lines.get(budget) {
             Some(line) if line.lacks_only_ceiling(*amount) => Why::Journal,
-            Some(line) if self.attached && line.was_answered() => line.exceeded(waited),
+            Some(line) if self.attached && !line.can_hope_for(*amount) => line.exceeded(waited),
+            // Central said that there is enough, and did not give it: its leader may be lost.
             Some(_) | None => Why::Unavailable,
         };
         Refused { budget: *budget, why }

@@ -104,7 +104,7 @@ impl Line {
     }
 
     /// Whether central may be able to give what a call of `amount` lacks.
-    fn can_hope_for(&self, amount: Amount) -> bool {
+    pub(super) fn can_hope_for(&self, amount: Amount) -> bool {
         self.facts.is_none_or(|facts| amount.saturating_sub(self.available()) <= facts.left)
     }
 

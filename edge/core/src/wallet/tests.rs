@@ -72,6 +72,10 @@ fn without_an_answer_from_central_a_budget_is_unavailable_not_exceeded() {
     let mut wallet = wallet();
     let Decision::Wait { id, .. } = wallet.ask(&[(ONE, Amount(5))], START) else { panic!("it waits") };
     assert_eq!(wallet.give_up(id).unwrap().why, Why::Unavailable);
+    // Nor is it exceeded when central said that there is enough, and then fell silent.
+    wallet.granted(&grants(GrantRow { spent: Amount(600), left: Amount(400), ..row(ONE, 0) }), START);
+    let Decision::Wait { id, .. } = wallet.ask(&[(ONE, Amount(5))], START) else { panic!("it waits") };
+    assert_eq!(wallet.give_up(id).unwrap().why, Why::Unavailable);
 }
 
 #[test]
