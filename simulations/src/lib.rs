@@ -10,4 +10,8 @@ compile_error!(
 );
 
 pub mod authority;
+pub mod caller;
+pub mod deployment;
 pub mod engine;
+pub mod http;
+pub mod operator;

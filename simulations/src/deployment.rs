@@ -1,0 +1,271 @@
+//! A whole mesh in a world: central nodes, edges, model servers and an operator, each on a machine of its own, running
+//! the code that ships from configuration files as operators write them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use portolan::demo;
+use seam::{Host, Lock, Stop, Stopper, write_atomic};
+use thiserror::Error;
+
+use crate::authority::{Authority, EnrolError};
+use crate::engine::{Machine, World};
+use crate::http::ExchangeError;
+use crate::operator::Operator;
+
+/// Where mesh endpoints listen.
+const MESH: u16 = 7000;
+/// Where the admin API listens.
+const ADMIN: u16 = 7443;
+/// Where callers reach edges.
+pub const CALLS: u16 = 8080;
+/// Where model servers listen.
+pub const MODELS: u16 = 8000;
+/// What the provider's model server demands of central.
+pub const PROVIDER_KEY: &str = "sk-of-the-provider";
+
+const CREDENTIALS: &str = "/credentials";
+const DATA: &str = "/data";
+const SEAL_KEYS: &str = "/data/seal.keys";
+
+/// What stands where.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Regions with a central node, called `central-REGION`.
+    pub centrals: Vec<&'static str>,
+    /// Regions with an edge, called `edge-REGION`.
+    pub edges: Vec<&'static str>,
+    /// Regions with a model server, called `model-REGION`; one called `provider` demands [`PROVIDER_KEY`].
+    pub models: Vec<&'static str>,
+    /// The longest round trip between central nodes.
+    pub round_trip: Duration,
+}
+
+/// A mesh cannot be set up.
+#[derive(Debug, Error)]
+pub enum DeployError {
+    /// A node got no certificate.
+    #[error("no certificate")]
+    Enrol(#[from] EnrolError),
+    /// A machine's disk.
+    #[error("a machine's disk")]
+    Disk(#[from] std::io::Error),
+    /// The operator cannot work.
+    #[error("the operator")]
+    Operator(#[from] ExchangeError),
+    /// The operator's process ended.
+    #[error("the operator's process ended")]
+    Gone,
+}
+
+/// A mesh. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    nodes: Arc<BTreeMap<String, Node>>,
+    stoppers: Arc<Lock<BTreeMap<String, Stopper>>>,
+    ended: Arc<Lock<Vec<String>>>,
+    operator: Operator,
+}
+
+/// A node of the mesh and how it starts.
+#[derive(Debug)]
+struct Node {
+    machine: Machine,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Central(String),
+    Edge(String),
+    Model(demo::Options),
+}
+
+impl Deployment {
+    /// Adds the machines of `layout` to `world`, enrols them and starts every node.
+    ///
+    /// # Errors
+    /// [`DeployError`] says what could not be set up.
+    pub async fn new(world: &World, layout: &Layout) -> Result<Self, DeployError> {
+        let authority = Authority::new(world).await?;
+        let mut nodes = BTreeMap::new();
+        let centrals: Vec<(&str, Machine)> = layout
+            .centrals
+            .iter()
+            .map(|region| (*region, world.machine(&format!("central-{region}"))))
+            .collect();
+        for (number, (region, machine)) in (1..).zip(&centrals) {
+            enrol(&authority, machine, "central", region).await?;
+            let seal = Bytes::from(format!("1 {:064x}\n", 7));
+            write_atomic(&*machine.disk(), Path::new(SEAL_KEYS), seal).await?;
+            let kind = Kind::Central(central_config(number, layout.round_trip, &centrals));
+            nodes.insert(machine.name().to_owned(), Node { machine: machine.clone(), kind });
+        }
+        for region in &layout.edges {
+            let machine = world.machine(&format!("edge-{region}"));
+            enrol(&authority, &machine, "edge", region).await?;
+            let kind = Kind::Edge(edge_config(&machine, &centrals));
+            nodes.insert(machine.name().to_owned(), Node { machine, kind });
+        }
+        for region in &layout.models {
+            let machine = world.machine(&format!("model-{region}"));
+            let kind = Kind::Model(model_options(region));
+            nodes.insert(machine.name().to_owned(), Node { machine, kind });
+        }
+        let operator = operator(world, &authority).await?;
+        let deployment =
+            Self { nodes: Arc::new(nodes), stoppers: Arc::default(), ended: Arc::default(), operator };
+        for name in deployment.nodes.keys() {
+            deployment.start(name);
+        }
+        Ok(deployment)
+    }
+
+    /// The machine of the node called `name`.
+    #[must_use]
+    pub fn machine(&self, name: &str) -> Option<&Machine> {
+        self.nodes.get(name).map(|node| &node.machine)
+    }
+
+    /// The operator.
+    #[must_use]
+    pub const fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    /// Starts the node called `name`, after killing its process if one runs.
+    pub fn start(&self, name: &str) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let host = node.machine.start();
+        let (stopper, stop) = Stopper::new();
+        self.stoppers.lock().insert(name.to_owned(), stopper);
+        let running = node.run(host.clone(), stop.clone());
+        let (ended, name) = (Arc::clone(&self.ended), name.to_owned());
+        drop(host.spawn("node", async move {
+            let why = match running.await {
+                Err(why) => why,
+                Ok(()) if stop.is_wanted() => return,
+                Ok(()) => "ended by itself".to_owned(),
+            };
+            tracing::error!(node = name, why, "a node ended");
+            ended.lock().push(format!("{name}: {why}"));
+        }));
+    }
+
+    /// Asks the node called `name` to stop in good order.
+    pub fn stop(&self, name: &str) {
+        if let Some(stopper) = self.stoppers.lock().get(name) {
+            stopper.stop();
+        }
+    }
+
+    /// Nodes that ended without being asked or killed, and why.
+    #[must_use]
+    pub fn ended(&self) -> Vec<String> {
+        self.ended.lock().clone()
+    }
+}
+
+impl Node {
+    fn run(&self, host: Host, stop: Stop) -> impl Future<Output = Result<(), String>> + Send + use<> {
+        let work: seam::Boxed<'static, Result<(), String>> = match &self.kind {
+            Kind::Central(text) => {
+                let config = central::config::Config::parse("central.toml", text);
+                Box::pin(async move {
+                    let config = config.map_err(|error| chain(&error))?;
+                    central::node::run(host, config, stop).await.map_err(|error| chain(&error))
+                })
+            }
+            Kind::Edge(text) => {
+                let config = edge::config::Config::parse("edge.toml", text);
+                Box::pin(async move {
+                    let config = config.map_err(|error| chain(&error))?;
+                    edge::node::run(host, config, stop).await.map_err(|error| chain(&error))
+                })
+            }
+            Kind::Model(options) => {
+                let options = options.clone();
+                Box::pin(async move { demo::run(&host, options, stop).await.map_err(|error| chain(&error)) })
+            }
+        };
+        work
+    }
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        // Writing to a string cannot fail.
+        let _infallible = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+async fn enrol(
+    authority: &Authority,
+    machine: &Machine,
+    role: &str,
+    region: &str,
+) -> Result<(), DeployError> {
+    let who = format!("{role}/{region}/{}", machine.name());
+    authority.enrol(machine, &who, Path::new(CREDENTIALS)).await?;
+    machine.disk().create_dir_all(Path::new(DATA)).await?;
+    Ok(())
+}
+
+async fn operator(world: &World, authority: &Authority) -> Result<Operator, DeployError> {
+    let machine = world.machine("operator");
+    enrol(authority, &machine, "operator", "eu").await?;
+    let host = machine.start();
+    let making = async move { Operator::new(host, Path::new(CREDENTIALS), ADMIN).await };
+    let made = machine.run("operator", making).await;
+    Ok(made.map_err(|_gone| DeployError::Gone)??)
+}
+
+fn central_config(number: u64, round_trip: Duration, centrals: &[(&str, Machine)]) -> String {
+    let mut text = format!(
+        "data = \"{DATA}\"\nid = {number}\nseal_keys = \"{SEAL_KEYS}\"\nround_trip_ms = {}\n\
+         [mesh]\nlisten = \"0.0.0.0:{MESH}\"\ncredentials = \"{CREDENTIALS}\"\n\
+         [admin]\nlisten = \"0.0.0.0:{ADMIN}\"\n",
+        round_trip.as_millis(),
+    );
+    for (id, (region, machine)) in (1..).zip(centrals) {
+        let (name, mesh) = (machine.name(), machine.at(MESH));
+        // Writing to a string cannot fail.
+        let _infallible = write!(
+            text,
+            "[[members]]\nid = {id}\nname = \"{name}\"\nregion = \"{region}\"\nmesh = \"{mesh}\"\n"
+        );
+    }
+    text
+}
+
+fn edge_config(machine: &Machine, centrals: &[(&str, Machine)]) -> String {
+    let seeds: Vec<String> =
+        centrals.iter().map(|(_, machine)| format!("\"{}\"", machine.at(MESH))).collect();
+    format!(
+        "data = \"{DATA}\"\ncentral = [{}]\n\
+         [mesh]\nlisten = \"{}\"\ncredentials = \"{CREDENTIALS}\"\n\
+         [[ingress]]\nlisten = \"0.0.0.0:{CALLS}\"\n",
+        seeds.join(", "),
+        machine.at(MESH),
+    )
+}
+
+fn model_options(region: &str) -> demo::Options {
+    demo::Options {
+        listen: ([0, 0, 0, 0], MODELS).into(),
+        name: format!("model-{region}"),
+        region: region.to_owned(),
+        key: (region == "provider").then(|| PROVIDER_KEY.to_owned()),
+        first_token: Duration::from_millis(50),
+        tokens_per_s: 100,
+    }
+}

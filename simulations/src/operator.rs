@@ -1,0 +1,119 @@
+//! Operators, who speak to central's admin API with a certificate, as the command line does.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Role;
+use bytes::Bytes;
+use central::admin::api::{Changed, Files, Ledger, Status};
+use central_core::files::Source;
+use http::{Method, Request};
+use http_body_util::Full;
+use mesh::{Credentials, Expect, tls};
+use rustls::pki_types::ServerName;
+use seam::Host;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_rustls::TlsConnector;
+
+use crate::http::{ExchangeError, exchange};
+
+/// A commit through an election takes seconds.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// An operator on a host of their own.
+#[derive(Clone)]
+pub struct Operator {
+    host: Host,
+    tls: TlsConnector,
+    port: u16,
+}
+
+impl std::fmt::Debug for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operator").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl Operator {
+    /// An operator on `host` with the credentials in `dir`, who finds admin APIs at `port`.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] when the credentials cannot be used.
+    pub async fn new(host: Host, dir: &Path, port: u16) -> Result<Self, ExchangeError> {
+        let credentials =
+            Credentials::load(&host, dir).await.map_err(ExchangeError::broken("loading credentials"))?;
+        let tls = tls::client_config(&credentials, &Expect::role(Role::Central), &[b"http/1.1"])
+            .map_err(ExchangeError::broken("setting TLS up"))?;
+        Ok(Self { host, tls: TlsConnector::from(Arc::new(tls)), port })
+    }
+
+    /// Their host; run what they do on it.
+    #[must_use]
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Applies a file through the node called `node`.
+    ///
+    /// # Errors
+    /// [`ExchangeError`]; the source says what the node answered.
+    pub async fn apply(&self, node: &str, text: &str) -> Result<Changed, ExchangeError> {
+        let source = Source { name: "scenario.yaml".to_owned(), text: text.to_owned() };
+        let files = Files { files: vec![source], prune: false, note: String::new(), base: None };
+        self.ask(node, Method::POST, "/v1/apply", &files).await
+    }
+
+    /// What the node called `node` sees of the mesh.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn status(&self, node: &str) -> Result<Status, ExchangeError> {
+        self.ask(node, Method::GET, "/v1/status", &()).await
+    }
+
+    /// The books of all budgets.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn ledger(&self, node: &str) -> Result<Ledger, ExchangeError> {
+        self.ask(node, Method::GET, "/v1/ledger", &()).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        node: &str,
+        method: Method,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<T, ExchangeError> {
+        let connecting = async {
+            let stream = self.host.connect(node, self.port).await;
+            let stream = stream.map_err(ExchangeError::broken("connecting to the node"))?;
+            let name =
+                ServerName::try_from(tls::SERVER_NAME).map_err(ExchangeError::broken("naming the node"))?;
+            self.tls.connect(name, stream).await.map_err(ExchangeError::broken("the handshake"))
+        };
+        let stream = self.host.timeout(PATIENCE, connecting).await??;
+        let body = if method == Method::GET {
+            Bytes::new()
+        } else {
+            serde_json::to_vec(body).map_err(ExchangeError::broken("writing the request"))?.into()
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::HOST, node)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(ExchangeError::broken("making the request"))?;
+        let answer = exchange(&self.host, stream, request, PATIENCE).await?;
+        if answer.status().is_success() {
+            serde_json::from_slice(answer.body()).map_err(ExchangeError::broken("reading the answer"))
+        } else {
+            let said = format!("{}: {}", answer.status(), String::from_utf8_lossy(answer.body()));
+            Err(ExchangeError::Broken { doing: "refused", source: said.into() })
+        }
+    }
+}
