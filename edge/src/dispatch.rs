@@ -46,6 +46,13 @@ impl Dispatcher {
         self.egress.serves(wire::call::ServeAt::Replicas, model)
     }
 
+    /// Whether a link to an edge of a region stands.
+    #[cfg(test)]
+    pub(crate) fn reaches(&self, region: &str) -> bool {
+        let links = self.view.load();
+        links.edges().iter().any(|link| link.region.as_str() == region && link.rtt.is_some())
+    }
+
     /// Tries until something answers. What each attempt came to goes into the call's account.
     ///
     /// # Errors

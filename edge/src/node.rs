@@ -329,6 +329,12 @@ impl Running {
         }
     }
 
+    /// Goes away as a process that dies, but for a word to the mesh.
+    #[cfg(test)]
+    pub(crate) async fn abandon(self) {
+        self.endpoint.close("dies").await;
+    }
+
     /// Tells central what was spent and gives back the rest, then closes the books and the mesh.
     async fn rest(mut self) {
         self.leaving.stop();

@@ -4,6 +4,7 @@
 mod bad_input;
 mod caller;
 mod lifecycle;
+mod peering;
 mod server;
 mod serving;
 mod world;

@@ -12,6 +12,7 @@ use seam::{Host, Stopper, write_atomic};
 use telemetry::record::{Sampling, Sink};
 use tempfile::TempDir;
 use wire::catalog::Catalog;
+use wire::control::NodeAddr;
 
 use super::caller::Caller;
 use crate::call::Edge;
@@ -25,6 +26,7 @@ pub(super) struct World {
     pub(super) edge: Arc<Edge>,
     pub(super) plain: SocketAddr,
     pub(super) secure: SocketAddr,
+    pub(super) address: NodeAddr,
     pub(super) draining: Stopper,
     pub(super) running: Running,
     pub(super) authority: String,
@@ -38,20 +40,39 @@ impl World {
     /// An edge of region `here` whose model `tiny` is served at `url`.
     pub(super) async fn start(url: &str, adjust: impl FnOnce(&mut Config, &mut Catalog)) -> Self {
         let host = Host::real();
-        let dir = tempfile::tempdir().unwrap();
-        let mut config = config(dir.path());
+        let mesh = pki::create_authority(&host, &"test".parse().unwrap(), HOUR).unwrap();
         let mut catalog = fixtures::catalog();
         let tiny = fixtures::model("tiny", url);
         catalog.models.insert(tiny.name.clone(), tiny);
+        Self::join(&mesh, "here", catalog, adjust).await
+    }
+
+    /// An edge of a mesh, alone in its region.
+    pub(super) async fn join(
+        mesh: &pki::Issued,
+        region: &str,
+        mut catalog: Catalog,
+        adjust: impl FnOnce(&mut Config, &mut Catalog),
+    ) -> Self {
+        let host = Host::real();
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(dir.path());
         adjust(&mut config, &mut catalog);
-        let authority = credentials(&host, dir.path()).await;
+        let authority = credentials(&host, dir.path(), mesh, region).await;
         let node = Node::bind(host.clone(), config).await.unwrap();
+        let address = NodeAddr {
+            name: format!("edge-{region}").parse().unwrap(),
+            role: Role::Edge,
+            region: region.parse().unwrap(),
+            mesh: node.mesh_address().unwrap(),
+        };
         let [plain, secure] = node.addresses()[..] else { panic!("two listeners") };
         let (draining, drain) = Stopper::new();
         let (rest, until_rest) = Stopper::new();
         let running = node.start(&drain, &until_rest).await.unwrap();
         let edge = Arc::clone(&running.edge);
-        let world = Self { host, edge, plain, secure, draining, running, authority, dir, _rest: rest };
+        let world =
+            Self { host, edge, plain, secure, address, draining, running, authority, dir, _rest: rest };
         world.install(1, catalog).await;
         world
     }
@@ -59,9 +80,12 @@ impl World {
     /// Puts a configuration in force and waits until every part has it.
     pub(super) async fn install(&self, revision: u64, catalog: Catalog) {
         let stamp = Stamp { era: Era(1), revision: Revision(revision) };
-        let replicas = !catalog.models.is_empty();
+        let here = self.edge.region.clone();
+        let mut models = catalog.models.values();
+        let local = models.find(|model| model.replicas.iter().any(|replica| replica.region == here));
+        let local = local.map(|model| model.name.clone());
         assert!(self.edge.snapshots.install(stamp, catalog, self.host.now()));
-        while replicas && !self.edge.dispatcher.serves_locally(&"tiny".parse().unwrap()) {
+        while local.as_ref().is_some_and(|model| !self.edge.dispatcher.serves_locally(model)) {
             tokio::task::yield_now().await;
         }
     }
@@ -130,16 +154,14 @@ fn config(dir: &Path) -> Config {
 }
 
 /// Writes the node's and the listener's credentials; gives the listener's authority.
-async fn credentials(host: &Host, dir: &Path) -> String {
-    let mesh: base::Name = "test".parse().unwrap();
-    let authority = pki::create_authority(host, &mesh, HOUR).unwrap();
+async fn credentials(host: &Host, dir: &Path, authority: &pki::Issued, region: &str) -> String {
     let identity = Identity {
-        mesh: mesh.clone(),
+        mesh: "test".parse().unwrap(),
         role: Role::Edge,
-        region: "here".parse().unwrap(),
-        node: "e1".parse().unwrap(),
+        region: region.parse().unwrap(),
+        node: format!("edge-{region}").parse().unwrap(),
     };
-    let node = pki::issue(host, &authority, &identity, HOUR).unwrap();
+    let node = pki::issue(host, authority, &identity, HOUR).unwrap();
     let credentials = dir.join("credentials");
     host.disk().create_dir_all(&credentials).await.unwrap();
     for (path, text) in [

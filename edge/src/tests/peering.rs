@@ -1,0 +1,119 @@
+//! Two edges of two regions, over the mesh.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use mesh::pki;
+use seam::Host;
+use wire::catalog::{Catalog, Group};
+
+use super::caller::Over;
+use super::server::{Act, COMPLETION, Server};
+use super::world::World;
+use crate::fixtures;
+
+const CHAT: &str = r#"{"model":"remote","messages":[{"role":"user","content":"hi"}]}"#;
+const STREAM: &str = r#"{"model":"remote","messages":[{"role":"user","content":"hi"}],"stream":true}"#;
+
+#[tokio::test]
+async fn a_model_of_another_region_is_served_through_its_edge_and_no_hop_is_lost() {
+    let pair = Pair::start(Act::Complete).await;
+    let caller = pair.here.caller();
+    let answer = caller.over(Over::Plain1, caller.post("/v1/chat/completions?debug=true", CHAT)).await;
+    assert_eq!(answer.text(), COMPLETION);
+    assert_eq!(answer.headers["content-length"], COMPLETION.len().to_string());
+    let told: serde_json::Value =
+        serde_json::from_slice(answer.headers["x-portolan-debug"].as_bytes()).unwrap();
+    assert_eq!((&told["node"], &told["served_by"]), (&"edge-here".into(), &"peer:there".into()));
+    let hop = &told["hops"][0];
+    assert_eq!((&hop["node"], &hop["upstream"]), (&"edge-there".into(), &"remote-1".into()));
+
+    pair.server.does(Act::Words(&["far", "away"]));
+    let stream = caller.chat(STREAM).await.text();
+    assert!(stream.contains("\"away\"") && stream.ends_with("data: [DONE]\n\n"), "{stream}");
+    for record in pair.here.records(2).await {
+        assert_eq!((&record["served_by"], &record["usage"]["input"]), (&"peer:there".into(), &7.into()));
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_cancels_the_upstream_of_the_other_region() {
+    let pair = Pair::start(Act::Silent).await;
+    let caller = pair.here.caller();
+    let (asking, request) = (caller.clone(), caller.post("/v1/chat/completions", CHAT));
+    let call = pair.here.host.spawn("call", async move { asking.over(Over::Plain1, request).await }).bound();
+    pair.server.open(1).await;
+    drop(call);
+    pair.gone().await;
+
+    pair.server.does(Act::Hang(&["one"]));
+    let request = caller.post("/v1/chat/completions", STREAM);
+    let mut body = caller.open(Over::Secure2, request).await.into_body();
+    body.frame().await.unwrap().unwrap();
+    drop(body);
+    pair.gone().await;
+}
+
+#[tokio::test]
+async fn a_call_whose_other_region_goes_away_before_the_first_byte_is_answered_here() {
+    let pair = Pair::start(Act::Silent).await;
+    let caller = pair.here.caller();
+    let (asking, request) = (caller.clone(), CHAT.replace("remote", "any"));
+    let call = pair.here.host.spawn("call", async move { asking.chat(request).await });
+    pair.server.open(1).await;
+    let Pair { here, there, .. } = pair;
+    there.running.abandon().await;
+    let answer = here.host.timeout(Duration::from_secs(5), call).await.expect("in time").unwrap();
+    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, COMPLETION));
+    let record = here.records(1).await.remove(0);
+    assert_eq!((&record["model"], &record["served_by"]), (&"near".into(), &"local".into()));
+}
+
+/// Edges of the regions `here` and `there`; model `remote` is served there, `near` here, the group `any` is both.
+struct Pair {
+    here: World,
+    there: World,
+    server: Server,
+}
+
+impl Pair {
+    async fn start(act: Act) -> Self {
+        let host = Host::real();
+        let mesh =
+            pki::create_authority(&host, &"test".parse().unwrap(), Duration::from_secs(3_600)).unwrap();
+        let server = Server::start(&host, act).await;
+        let near = Server::start(&host, Act::Complete).await;
+        let catalog = catalog(&server, &near);
+        let here = World::join(&mesh, "here", catalog.clone(), |_, _| {}).await;
+        let there = World::join(&mesh, "there", catalog, |_, _| {}).await;
+        for world in [&here, &there] {
+            world.edge.snapshots.install_nodes(vec![here.address.clone(), there.address.clone()]);
+        }
+        while !here.edge.dispatcher.reaches("there") {
+            host.sleep(Duration::from_millis(2)).await;
+        }
+        Self { here, there, server }
+    }
+
+    async fn gone(&self) {
+        let cancelled = async {
+            self.server.open(0).await;
+            self.here.quiet().await;
+        };
+        self.here.host.timeout(Duration::from_secs(1), cancelled).await.expect("cancelled within a second");
+    }
+}
+
+fn catalog(there: &Server, here: &Server) -> Catalog {
+    let mut catalog = fixtures::catalog();
+    catalog.models.clear();
+    let mut remote = fixtures::model("remote", &there.url);
+    remote.replicas.iter_mut().for_each(|replica| replica.region = "there".parse().unwrap());
+    for model in [remote, fixtures::model("near", &here.url)] {
+        catalog.models.insert(model.name.clone(), model);
+    }
+    let models = vec!["remote".parse().unwrap(), "near".parse().unwrap()];
+    let any = Group { name: "any".parse().unwrap(), models };
+    catalog.groups.insert(any.name.clone(), any);
+    catalog
+}
