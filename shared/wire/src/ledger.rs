@@ -61,6 +61,10 @@ pub struct GrantRow {
     pub window: WindowId,
     /// Everything ever granted to this incarnation in this window, committed.
     pub granted: Amount,
+    /// What central knows that this incarnation spent in this window.
+    pub heard_spent: Amount,
+    /// What central knows that it gave back.
+    pub heard_returned: Amount,
     /// What the window is good for.
     pub state: WindowState,
     /// When set: return what exceeds this much unspent credit.

@@ -125,6 +125,8 @@ fn to_edge() -> Vec<ToEdge> {
         budget: BudgetId(7),
         window: WindowId(0),
         granted: Amount(50),
+        heard_spent: Amount(12),
+        heard_returned: Amount(3),
         state: WindowState::Open,
         keep: Some(Amount(1)),
         limit: Amount(1_000),

@@ -147,6 +147,8 @@ impl Book {
             budget,
             window,
             granted: holder.granted,
+            heard_spent: holder.spent,
+            heard_returned: holder.returned,
             state,
             keep: holder.keep,
             limit,

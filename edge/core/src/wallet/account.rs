@@ -20,8 +20,10 @@ pub(super) struct Account {
     pub(super) settled: bool,
     /// The row last sent, and when.
     pub(super) told: Option<(UsageRow, Mono)>,
-    /// Rows sent and not answered.
-    pub(super) unanswered: u32,
+    /// Spent and returned as central has heard.
+    pub(super) heard: (Amount, Amount),
+    /// A waiting call was told of, and central has not answered since.
+    pub(super) asking: bool,
 }
 
 /// What a journal record says of an account.
@@ -45,7 +47,8 @@ impl Account {
             keep: None,
             settled: false,
             told: None,
-            unanswered: 0,
+            heard: (Amount::ZERO, Amount::ZERO),
+            asking: false,
         }
     }
 
@@ -66,6 +69,16 @@ impl Account {
     #[cfg(test)]
     pub(super) const fn returned(&self) -> Amount {
         self.returned
+    }
+
+    /// Given back by decision, and not yet known to central.
+    pub(super) const fn returning(&self) -> Amount {
+        self.returned.saturating_sub(self.heard.1)
+    }
+
+    /// Whether central has heard everything that it was told.
+    pub(super) fn is_heard(&self) -> bool {
+        self.told.is_none_or(|(row, _at)| row.spent <= self.heard.0 && row.returned <= self.heard.1)
     }
 
     /// Given back, durably.

@@ -95,7 +95,10 @@ impl Line {
 
     /// Whether nothing central could grant makes room for `amount`, as far as its last answer tells.
     pub(super) fn is_hopeless(&self, amount: Amount, now: Mono) -> bool {
-        let unspent = self.open().map_or(Amount::ZERO, |(_window, account)| account.unspent());
+        // What goes back just now comes into the pool, whatever central's last answer said of that.
+        let own =
+            |(_window, account): (WindowId, &Account)| account.unspent().saturating_add(account.returning());
+        let unspent = self.open().map_or(Amount::ZERO, own);
         match (&self.facts, &self.terms) {
             (Some(facts), _) if now.since(facts.at) < FRESH => amount > unspent.saturating_add(facts.left),
             (_, Some(terms)) => amount > terms.limit.max(unspent),
@@ -118,7 +121,7 @@ impl Line {
         let again = self.waiting.least().is_some_and(|least| self.bars(least));
         match &mut self.open {
             // One ask is under way already.
-            Some((_window, account)) if account.unanswered > 0 => false,
+            Some((_window, account)) if account.asking => false,
             Some((_window, account)) if again => {
                 account.told = None;
                 true
@@ -263,7 +266,9 @@ impl Line {
         if let Some(account) = self.account(row.window) {
             account.grant(row.granted);
             account.keep = row.keep;
-            account.unanswered = account.unanswered.saturating_sub(1);
+            let (spent, returned) = account.heard;
+            account.heard = (spent.max(row.heard_spent), returned.max(row.heard_returned));
+            account.asking = false;
         }
         let is_open = self.open.as_ref().is_some_and(|(window, _account)| *window == row.window);
         if is_open && open {
@@ -357,7 +362,7 @@ impl Line {
         self.introduced = None;
         let open = self.open.iter_mut().map(|(_window, account)| account);
         for account in open.chain(self.closing.values_mut()) {
-            (account.told, account.unanswered) = (None, 0);
+            (account.told, account.asking) = (None, false);
         }
     }
 
@@ -392,18 +397,17 @@ fn row(budget: BudgetId, window: WindowId, account: &Account, want: Amount, wait
     UsageRow { budget, window, spent, returned, want, waiting }
 }
 
-/// The row, when it differs from what was told, is to be repeated, or was told and not answered in time.
+/// The row, when it differs from what was told, is to be repeated, or was told and not heard in time.
 fn due(account: &mut Account, row: UsageRow, now: Mono, repeat: Option<Duration>) -> Option<UsageRow> {
     let (told, since) = match account.told {
         Some((told, at)) => (told == row, now.since(at)),
         None => (false, Duration::ZERO),
     };
-    let overdue = account.unanswered > 0 && since >= REPEAT;
+    let overdue = since >= REPEAT && !account.is_heard();
     if told && !overdue && repeat.is_none_or(|after| since < after) {
         return None;
     }
-    // What was overdue is taken for lost.
-    account.unanswered = if overdue { 1 } else { account.unanswered.saturating_add(1) };
+    account.asking |= row.waiting > Amount::ZERO;
     account.told = Some((row, now));
     Some(row)
 }

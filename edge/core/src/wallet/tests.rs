@@ -68,6 +68,16 @@ fn a_call_waits_for_credit_and_is_refused_at_once_when_none_can_come() {
 }
 
 #[test]
+fn credit_on_its_way_back_to_central_is_no_reason_to_refuse_at_once() {
+    let mut wallet = wallet();
+    grant(&mut wallet, ONE, 1_000);
+    let recall = GrantRow { keep: Some(Amount::ZERO), ..row(ONE, 1_000) };
+    wallet.granted(&grants(recall), START);
+    flush(&mut wallet);
+    assert!(matches!(wallet.ask(&[(ONE, Amount(5))], START), Decision::Wait { .. }));
+}
+
+#[test]
 fn without_an_answer_from_central_a_budget_is_unavailable_not_exceeded() {
     let mut wallet = wallet();
     let Decision::Wait { id, .. } = wallet.ask(&[(ONE, Amount(5))], START) else { panic!("it waits") };
@@ -189,6 +199,8 @@ fn row(budget: BudgetId, granted: u64) -> GrantRow {
         budget,
         window: WindowId(0),
         granted: Amount(granted),
+        heard_spent: Amount::ZERO,
+        heard_returned: Amount::ZERO,
         state: WindowState::Open,
         keep: None,
         limit: Amount(1_000),
