@@ -28,8 +28,12 @@ use session::Session;
 const DIAL: Duration = Duration::from_millis(800);
 /// After the first central node answered, others may still answer within this time and be nearer.
 const RACE: Duration = Duration::from_millis(30);
-/// Pause between rounds over all central nodes.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Pause between rounds over all central nodes: the first, doubled with each round in vain up to the last.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
+/// How often the distance to the attached central node is compared with the others'.
+const COMPARE: Duration = Duration::from_secs(10);
+/// A central node must be nearer by this much, and by half, to be worth a new session.
+const NEARER: Duration = Duration::from_millis(10);
 /// Without central for this long after the start, the journal's newest incarnation is taken up again.
 const ALONE: Duration = Duration::from_secs(1);
 /// Leaving in good order takes at most this long.
@@ -70,8 +74,21 @@ enum Ended {
     Left,
     /// The identity was taken.
     Superseded,
+    /// A nearer central node answers.
+    Moved,
     /// Anything else; another session is tried.
     Lost(String),
+}
+
+/// How one round over the central nodes ended.
+#[derive(Debug)]
+enum Round {
+    /// The link ends.
+    End(Result<(), LinkError>),
+    /// A session stood for a while.
+    Attached,
+    /// No central node took this edge.
+    InVain,
 }
 
 impl Link {
@@ -97,9 +114,21 @@ impl Link {
     pub async fn run(self, stop: Stop) -> Result<(), LinkError> {
         let saver = saved::keep(&self.host, &snapshot_path(&self.options.data), self.session.snapshots());
         let attach = async {
+            let mut pause = PAUSE.0;
             loop {
-                if let Some(result) = self.attach(&stop).await {
-                    return result;
+                match self.attach(&stop).await {
+                    Round::End(result) => return result,
+                    Round::Attached => pause = PAUSE.0,
+                    Round::InVain => {
+                        if pause == PAUSE.0 {
+                            tracing::warn!("no central node takes this edge; it serves from what it has");
+                        }
+                        tokio::select! {
+                            biased;
+                            () = stop.wanted() => return Ok(()),
+                            () = self.host.sleep(pause) => pause = (pause * 2).min(PAUSE.1),
+                        }
+                    }
                 }
             }
         };
@@ -112,31 +141,35 @@ impl Link {
         }
     }
 
-    /// One round: dials central nodes, attaches to the nearest. `Some`: the link ends.
-    async fn attach(&self, stop: &Stop) -> Option<Result<(), LinkError>> {
+    /// One round: dials central nodes and attaches to the nearest that takes this edge, for as long as that lasts.
+    async fn attach(&self, stop: &Stop) -> Round {
         let found = tokio::select! {
             biased;
-            () = stop.wanted() => return Some(Ok(())),
+            () = stop.wanted() => return Round::End(Ok(())),
             found = self.nearest() => found,
         };
         for connection in found {
             let node = connection.peer().node.clone();
             let ended = self.serve(&connection, stop).await;
+            let attached = self.session.is_welcomed();
             self.session.ended();
             match ended {
-                Ended::Left => return Some(Ok(())),
-                Ended::Superseded => return Some(Err(LinkError::Superseded)),
-                Ended::Lost(why) => tracing::warn!(central = %node, %why, "the session with central ended"),
+                Ended::Left => return Round::End(Ok(())),
+                Ended::Superseded => return Round::End(Err(LinkError::Superseded)),
+                Ended::Moved => tracing::info!(central = %node, "leaving for a nearer central node"),
+                Ended::Lost(why) if attached => {
+                    tracing::warn!(central = %node, %why, "the session with central ended");
+                }
+                Ended::Lost(why) => tracing::debug!(central = %node, %why, "a central node takes no session"),
             }
             if stop.is_wanted() {
-                return Some(Ok(()));
+                return Round::End(Ok(()));
+            }
+            if attached {
+                return Round::Attached;
             }
         }
-        tokio::select! {
-            biased;
-            () = stop.wanted() => Some(Ok(())),
-            () = self.host.sleep(PAUSE) => None,
-        }
+        Round::InVain
     }
 
     async fn serve(&self, connection: &Connection, stop: &Stop) -> Ended {
@@ -145,6 +178,7 @@ impl Link {
         tokio::select! {
             biased;
             ended = &mut session => return ended,
+            () = self.nearer_than(connection) => return Ended::Moved,
             () = stop.wanted() => {}
         }
         self.session.leave();
@@ -153,6 +187,20 @@ impl Link {
             Err(seam::Late) => {
                 tracing::warn!("left central before everything was acknowledged; the next start reports it");
                 Ended::Left
+            }
+        }
+    }
+
+    /// Waits until another central node is much nearer.
+    async fn nearer_than(&self, attached: &Connection) {
+        loop {
+            self.host.sleep(COMPARE).await;
+            let far = attached.rtt();
+            let nodes = self.session.snapshots().nodes();
+            let centrals = nodes.iter().filter(|node| node.role == Role::Central);
+            let mut others = centrals.filter_map(|node| self.links.live(&node.name));
+            if others.any(|other| other.rtt() + NEARER < far && other.rtt() * 2 < far) {
+                return;
             }
         }
     }
