@@ -1,13 +1,13 @@
-//! Carries what the log decides to those it concerns: edges attached here, the relay, metrics; and tells edges each
-//! second that they are up to date.
+//! Carries what the log decides to those it concerns: edges attached here, the relay, metrics; and tells edges, several
+//! times a second, that they are up to date.
 //!
-//! A node may say "up to date" only when a majority confirmed, after it began to ask, that nothing newer was
-//! acknowledged; a node cut off from the majority therefore falls silent, and soon sends its edges elsewhere.
+//! A node may say "up to date" only while a majority confirmed a moment ago that nothing newer was acknowledged; a node
+//! cut off from the majority sends its edges elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Stamp;
+use base::{Mono, Stamp};
 use bytes::Bytes;
 use central_core::Effect;
 use seam::{Host, Lock, Stop};
@@ -20,11 +20,14 @@ use crate::metrics::Metrics;
 use crate::relay::Relay;
 use crate::sessions::{Sessions, encoded};
 
-/// Between two proofs of life; an edge that misses three looks for another node.
-const PULSE: Duration = Duration::from_secs(1);
+/// Between two proofs of life; an edge that misses three looks for another node, and shall have it within a second.
+const PULSE: Duration = Duration::from_millis(250);
 
-/// Pulses without a majority after which edges are sent elsewhere.
-const MISSED: u32 = 2;
+/// Between two questions whether this node is up to date.
+const CONFIRM: Duration = Duration::from_secs(1);
+
+/// How long a majority's word counts, from when it was asked for. Edges are bound to configuration for a minute or more.
+const TRUSTED: Duration = Duration::from_millis(2_500);
 
 /// The last whole configuration as a message, made once for all edges.
 #[derive(Debug, Default)]
@@ -121,37 +124,58 @@ impl Publisher {
     }
 }
 
-/// Tells edges each second that they are up to date, while that is so.
+/// When a majority last confirmed the state, and what was newest in it.
+type Confirmed = Arc<Lock<Option<(Mono, Stamp)>>>;
+
+/// Tells edges that they are up to date, while that is so.
 pub(crate) async fn pulse(
     host: Host,
     consensus: Consensus,
     sessions: Sessions,
-    mut published: watch::Receiver<Stamp>,
+    published: watch::Receiver<Stamp>,
     stop: Stop,
 ) {
-    let (mut next, mut missed) = (host.now(), 0_u32);
+    let confirmed = Confirmed::default();
+    let confirming = keep_confirming(host.clone(), consensus, published, Arc::clone(&confirmed));
+    let _confirming = host.spawn("confirm", confirming).bound();
+    let mut in_contact = false;
     while !stop.is_wanted() {
-        let confirmed = host.timeout(PULSE, confirm(&consensus, &mut published)).await;
-        match confirmed {
-            Ok(Some(stamp)) => {
-                missed = 0;
+        let last = *confirmed.lock();
+        match last.filter(|(at, _stamp)| host.now().since(*at) <= TRUSTED) {
+            Some((_at, stamp)) => {
+                in_contact = true;
                 sessions.pulse(stamp);
             }
-            Ok(None) | Err(seam::Late) => missed = missed.saturating_add(1),
+            None => {
+                if std::mem::take(&mut in_contact) {
+                    tracing::warn!(
+                        "this node has no contact with a majority of central; its edges are sent elsewhere"
+                    );
+                }
+                sessions.lost_contact();
+            }
         }
-        if missed == MISSED {
-            tracing::warn!(
-                "this node has no contact with a majority of central; its edges are sent elsewhere"
-            );
-        }
-        if missed >= MISSED {
-            sessions.lost_contact();
-        }
-        next = (next + PULSE).max(host.now());
         tokio::select! {
             biased;
             () = stop.wanted() => {}
-            () = host.sleep_until(next) => {}
+            () = host.sleep(PULSE) => {}
+        }
+    }
+}
+
+async fn keep_confirming(
+    host: Host,
+    consensus: Consensus,
+    mut published: watch::Receiver<Stamp>,
+    confirmed: Confirmed,
+) {
+    loop {
+        let asked = host.now();
+        if let Ok(Some(stamp)) = host.timeout(TRUSTED, confirm(&consensus, &mut published)).await {
+            *confirmed.lock() = Some((asked, stamp));
+            host.sleep_until(asked + CONFIRM).await;
+        } else {
+            host.sleep(PULSE).await;
         }
     }
 }

@@ -11,15 +11,17 @@ use wire::frame::Kind;
 use super::Ended;
 use super::session::{Session, Step};
 
-/// Central speaks each second; after this silence the session is given up.
-const SILENCE: Duration = Duration::from_secs(3);
+/// Central has this long to welcome the edge, elections included; then another node is tried.
+const WELCOME: Duration = Duration::from_secs(3);
+/// Central speaks four times a second; after this silence the session is given up, so that another stands within a second.
+const SILENCE: Duration = Duration::from_millis(800);
 /// Messages are gathered at least this long, so that a burst of calls makes few reports.
 const GATHER: Duration = Duration::from_millis(5);
 const REPORT_EACH: Duration = Duration::from_millis(250);
 const LAST_WORDS_HEARD: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(host: &Host, session: &Session, connection: &Connection) -> Ended {
-    let opened = host.timeout(SILENCE, connection.open(Opening::Control)).await;
+    let opened = host.timeout(WELCOME, connection.open(Opening::Control)).await;
     let (mut sender, mut receiver) = match opened {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Ended::Lost(error.to_string()),
@@ -37,7 +39,8 @@ pub(super) async fn run(host: &Host, session: &Session, connection: &Connection)
 
 async fn read(host: &Host, session: &Session, receiver: &mut Receiver) -> Ended {
     loop {
-        let frame = match host.timeout(SILENCE, receiver.recv()).await {
+        let patience = if session.is_welcomed() { SILENCE } else { WELCOME };
+        let frame = match host.timeout(patience, receiver.recv()).await {
             Ok(Ok(Some(frame))) => frame,
             Ok(Ok(None)) if session.has_left() => return Ended::Left,
             Ok(Ok(None)) => return Ended::Lost("central ended the session".to_owned()),

@@ -91,7 +91,7 @@ pub enum ToEdge {
         /// Which.
         incarnation: Incarnation,
     },
-    /// Nothing changed; proof of life each second, and proof that the configuration is current.
+    /// Nothing changed; proof of life several times a second, and proof that the configuration is current.
     Current {
         /// The newest stamp.
         stamp: Stamp,
