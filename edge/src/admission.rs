@@ -78,6 +78,13 @@ pub(crate) struct Permit {
     _key: Pass,
 }
 
+impl Permit {
+    /// Whether it had to wait for credit.
+    pub(crate) fn waited(&self) -> bool {
+        self.hold.as_ref().is_some_and(Hold::waited)
+    }
+}
+
 /// Lets a call pass, or says why not and when.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ use crate::identity;
 use crate::ingress::{self, Answer, Arrival, Flows, Upload, Via, Wanted};
 use crate::metrics::Counters;
 use crate::pages;
-use crate::purse::{Hold, Purse};
+use crate::purse::Purse;
 use crate::record;
 use crate::rejection::Rejection;
 use crate::relay;
@@ -137,9 +137,9 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
         // Where it may go, and what it can cost there at most.
         let route = routing::route(&caller, &call, &edge.region, edge.dice.draw())?;
         // Whether it may be made now: limits, then budgets.
-        let permit = admission::admit(&mut arrival, &caller, &route, &edge.purse, host.now())
-            .await
-            .map_err(|denied| denied.told(host.now(), host.wall()))?;
+        let admitted = admission::admit(&mut arrival, &caller, &route, &edge.purse, host.now()).await;
+        edge.metrics.admitted(&admitted);
+        let permit = admitted.map_err(|denied| denied.told(host.now(), host.wall()))?;
         Ok((call, route, permit))
     };
     let (call, route, permit) = match admitted.await {
@@ -147,10 +147,7 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
         Err(rejection) => return Err(refused(edge, &arrival, Some(&caller), rejection)),
     };
     // From here on the call owes a receipt, whatever becomes of it.
-    let waited_for_credit = permit.hold.as_ref().is_some_and(Hold::waited);
-    if waited_for_credit {
-        edge.metrics.edge().waited_for_credit(true);
-    }
+    let waited_for_credit = permit.waited();
     let times = Times { identified, admitted: Some(host.now()), waited_for_credit, ..Times::default() };
     let account = Account::open(edge, arrival, caller, &call, permit, times);
     let stream = call.stream();

@@ -9,7 +9,7 @@ mod begin;
 
 use std::time::Duration;
 
-use base::Code;
+use base::{Code, Name};
 use edge_core::bound::Bound;
 use edge_core::plan::{Attempt, Culprit, Link, Path};
 use edge_core::retry::{Budget, Failed as Tried, Next, Tries};
@@ -38,6 +38,16 @@ impl Dispatcher {
     pub(crate) fn new(host: &Host, egress: Egress, links: mesh::Links, view: View) -> Self {
         let retries = Lock::new(Budget::new(host.now()));
         Self { host: host.clone(), egress, links, view, retries }
+    }
+
+    /// Round trips of the links that stand.
+    pub(crate) fn rtts(&self) -> Vec<(Name, Duration)> {
+        self.links.rtts()
+    }
+
+    /// This region's model servers that are out after failures.
+    pub(crate) fn instances_out(&self) -> u64 {
+        self.egress.instances().iter().filter(|instance| !instance.serving).count() as u64
     }
 
     /// Whether this node's own upstreams serve a model.

@@ -10,6 +10,9 @@ use egress::Failed;
 use telemetry::metrics::{EdgeMetrics, ModelMetrics, Path as Route, TenantMetrics};
 use wire::catalog::{Catalog, Operation};
 
+use crate::admission::{Denied, Permit};
+use crate::call::Edge;
+use crate::purse::Refusal;
 use crate::settle::Closed;
 
 /// An edge's counters.
@@ -48,6 +51,38 @@ impl Counters {
         }));
     }
 
+    /// Sets what is only looked at when somebody asks.
+    pub(crate) fn look(&self, edge: &Edge) {
+        let (calls, streams) = edge.gate.lock().in_progress();
+        self.edge.in_flight.set(i64::from(calls));
+        self.edge.streams.set(i64::from(streams));
+        let snapshot = edge.snapshots.load();
+        self.edge.epoch.set(signed(snapshot.epoch().0));
+        self.edge.config_age.set(signed(edge.snapshots.age(edge.host.now()).as_secs()));
+        for (node, rtt) in edge.dispatcher.rtts() {
+            self.edge.link(&node, rtt);
+        }
+        self.edge.instances_out.set(signed(edge.dispatcher.instances_out()));
+        let (budgets, receipts) = edge.purse.standing();
+        self.edge.spool_pending.set(signed(receipts as u64));
+        for (id, [granted, spent, held]) in budgets {
+            if let Some(budget) = snapshot.budgets().values().find(|budget| budget.id == id) {
+                self.edge.budget(&budget.name).set(granted, spent, held);
+            }
+        }
+    }
+
+    /// A call was admitted or not, perhaps after waiting for credit.
+    pub(crate) fn admitted(&self, admitted: &Result<Permit, Denied>) {
+        match admitted {
+            Ok(permit) if permit.waited() => self.edge.waited_for_credit(true),
+            Err(Denied::Budget(Refusal::Exceeded { waited: true, .. }, _)) => {
+                self.edge.waited_for_credit(false);
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+
     /// A call got an error of ours.
     pub(crate) fn rejected(&self, code: Code) {
         self.edge.rejected(code);
@@ -84,6 +119,10 @@ impl Counters {
         model.ended(receipt.outcome, closed.ended.since(started), first_byte, open.times.longest_gap);
         model.settled(receipt.usage, receipt.cost);
     }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 const fn route(path: &Path) -> Route {

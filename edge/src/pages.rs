@@ -80,14 +80,8 @@ pub(crate) fn ready(edge: &Edge) -> Response<Answer> {
 
 /// Metrics for a scraper.
 pub(crate) fn metrics(edge: &Edge) -> Result<Response<Answer>, Rejection> {
-    let edge_metrics = edge.metrics.edge();
-    let (calls, streams) = edge.gate.lock().in_progress();
-    edge_metrics.in_flight.set(i64::from(calls));
-    edge_metrics.streams.set(i64::from(streams));
-    edge_metrics.epoch.set(i64::try_from(edge.snapshots.load().epoch().0).unwrap_or(i64::MAX));
-    let age = edge.snapshots.age(edge.host.now());
-    edge_metrics.config_age.set(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
-    let text = edge_metrics.exposition().render().map_err(|_no_text| broken())?;
+    edge.metrics.look(edge);
+    let text = edge.metrics.edge().exposition().render().map_err(|_no_text| broken())?;
     let mut response = Response::new(Answer::whole(Bytes::from(text)));
     let content_type = HeaderValue::from_static(telemetry::metrics::CONTENT_TYPE);
     response.headers_mut().insert(CONTENT_TYPE, content_type);

@@ -140,6 +140,11 @@ impl Spool {
         durable.then_some(track.next)
     }
 
+    /// Receipts and marks kept because central has not acknowledged them.
+    pub(crate) const fn kept(&self) -> usize {
+        self.kept
+    }
+
     /// Whether nothing is kept that central has not acknowledged.
     pub(crate) const fn is_empty(&self) -> bool {
         self.kept == 0

@@ -189,6 +189,15 @@ impl Wallet {
         self.settle_down();
     }
 
+    /// Each budget's open window: credit granted and not returned, spent, held.
+    pub fn standing(&self) -> impl Iterator<Item = (BudgetId, [Amount; 3])> {
+        self.lines.iter().filter_map(|(id, line)| {
+            let (_window, account) = line.open()?;
+            let kept = account.unspent().saturating_add(account.spent());
+            Some((*id, [kept, account.spent(), account.held()]))
+        })
+    }
+
     /// Asks for a hold of each amount, all or none. Decides at once, and never waits itself. What costs nothing needs
     /// no hold; a budget named twice is held for the sum.
     pub fn ask(&mut self, asks: &[(BudgetId, Amount)], now: Mono) -> Decision {

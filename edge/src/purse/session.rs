@@ -1,6 +1,6 @@
 //! The purse's side of the session with central.
 
-use base::Incarnation;
+use base::{Amount, BudgetId, Incarnation};
 use wire::control::Welcome;
 use wire::ledger::{FinalReport, Grants, ReceiptBatch, Report};
 
@@ -25,6 +25,12 @@ impl Purse {
                 state.spool.assign(current);
             }
         });
+    }
+
+    /// Each budget's open window (granted and not returned, spent, held), and the receipts central has not yet.
+    pub(crate) fn standing(&self) -> (Vec<(BudgetId, [Amount; 3])>, usize) {
+        let state = self.shared.state.lock();
+        (state.wallet.standing().collect(), state.spool.kept())
     }
 
     pub(crate) fn detached(&self) {

@@ -200,3 +200,24 @@ async fn a_model_that_never_answers_is_given_up_in_time_and_its_error_says_so() 
     assert_eq!(world.caller().chat(CHAT).await.error(), (504, "upstream_timeout".to_owned()));
     server.open(0).await;
 }
+
+#[tokio::test]
+async fn metrics_count_calls_by_model_and_tenant_and_show_the_node() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    let caller = world.caller();
+    caller.chat(CHAT).await;
+    caller.chat("nonsense").await;
+    let page = caller.over(Over::Plain1, caller.get("/metrics")).await.text();
+    for line in [
+        r#"portolan_calls_total{model="tiny",operation="chat",outcome="complete"} 1"#,
+        r#"portolan_tenant_calls_total{tenant="acme",outcome="complete"} 1"#,
+        r#"portolan_rejections_total{code="invalid_request"} 1"#,
+        r#"portolan_attempts_total{path="local",result="ok"} 1"#,
+        r#"portolan_connections{version="1.1"}"#,
+        "portolan_upstreams_out 0",
+        "portolan_calls_in_flight 0",
+    ] {
+        assert!(page.contains(line), "{line} is not in\n{page}");
+    }
+}
