@@ -2,8 +2,10 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::http::Request;
@@ -12,7 +14,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::metrics::gauge::Gauge;
-use seam::{ByteStream, Host, Stop};
+use seam::{ByteStream, Host, Late, Stop};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
@@ -22,6 +24,9 @@ use super::{Upload, Via};
 
 /// How often a silent HTTP/2 connection is asked whether it lives, and how long it may take to answer.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(20));
+
+/// A connection of HTTP/2 or HTTP/3 without a call for so long is closed in good order.
+pub(super) const REST: Duration = Duration::from_secs(300);
 
 /// What an HTTP/2 caller may send ahead on one stream: a body of ordinary size in one go.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -35,9 +40,18 @@ const SEND_BUFFER: usize = 64 * 1024;
 /// What an HTTP/1.1 connection buffers; hyper keeps to it for reading and writing.
 const BUFFER: usize = 64 * 1024;
 
-/// Runs tasks of HTTP/2 streams on the host.
+/// Runs tasks of HTTP/2 streams on the host, and knows whether there are any.
 #[derive(Clone, Debug)]
-struct Executor(Host);
+struct Executor {
+    host: Host,
+    streams: Arc<Streams>,
+}
+
+/// Every task of a stream holds it.
+#[derive(Debug, Default)]
+struct Streams {
+    begun: AtomicU64,
+}
 
 impl<F> hyper::rt::Executor<F> for Executor
 where
@@ -45,33 +59,57 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, work: F) {
-        drop(self.0.spawn("http2-stream", work));
+        self.streams.begun.fetch_add(1, Ordering::Relaxed);
+        let streams = Arc::clone(&self.streams);
+        let holding = async move {
+            drop(work.await);
+            drop(streams);
+        };
+        drop(self.host.spawn("http2-stream", holding));
     }
 }
 
 /// Serves a connection until it ends; asked to stop, it ends what is in progress and takes nothing new.
 pub(super) async fn serve(stream: ByteStream, tls: Option<TlsAcceptor>, door: Arc<Door>, stop: Stop) {
-    let wire = Wire::new(stream, &door.host, door.guard.stall_time);
-    // How a handshake or a connection fails is the caller's business and frequent on a public port.
+    let mut wire = Wire::new(stream, &door.host, door.guard.stall_time);
     match tls {
-        Some(tls) => match door.host.timeout(door.guard.header_time, tls.accept(wire)).await {
-            Ok(Ok(stream)) => {
+        Some(tls) => {
+            if let Some(stream) = begun(&door, &stop, tls.accept(wire)).await {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 let spoken = if is_http2 { Spoken::Http2 } else { Spoken::Http1 };
                 speak(stream, spoken, &door, &stop).await;
             }
-            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-            Err(_late) => tracing::debug!("a TLS handshake took too long"),
-        },
-        None => plain(wire, &door, &stop).await,
+        }
+        None => {
+            if let Some(spoken) = begun(&door, &stop, wire.sniff()).await {
+                speak(wire, spoken, &door, &stop).await;
+            }
+        }
     }
 }
 
-async fn plain(mut wire: Wire, door: &Arc<Door>, stop: &Stop) {
-    match door.host.timeout(door.guard.header_time, wire.sniff()).await {
-        Ok(Ok(spoken)) => speak(wire, spoken, door, stop).await,
-        Ok(Err(error)) => tracing::trace!(%error, "a connection ended before its first request"),
-        Err(_late) => tracing::debug!("a connection sent no request"),
+/// What comes before a connection's first request, within its time and only while the node takes anything new. How it
+/// fails is the caller's business, and frequent on a public port.
+pub(super) async fn begun<T>(
+    door: &Door,
+    stop: &Stop,
+    begin: impl Future<Output = io::Result<T>>,
+) -> Option<T> {
+    let begun = tokio::select! {
+        biased;
+        begun = door.host.timeout(door.guard.header_time, begin) => begun,
+        () = stop.wanted() => return None,
+    };
+    match begun {
+        Ok(Ok(begun)) => Some(begun),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a connection broke before its first request");
+            None
+        }
+        Err(Late) => {
+            tracing::debug!("a connection took too long to begin");
+            None
+        }
     }
 }
 
@@ -128,7 +166,9 @@ where
         let handling = handler(request.map(Upload::Hyper), &via);
         async move { Ok::<_, Infallible>(handling.await) }
     });
-    let mut builder = http2::Builder::new(Executor(door.host.clone()));
+    let streams = Arc::new(Streams::default());
+    let executor = Executor { host: door.host.clone(), streams: Arc::clone(&streams) };
+    let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(PING.0)
@@ -143,8 +183,21 @@ where
         biased;
         ended = connection.as_mut() => return ended,
         () = stop.wanted() => connection.as_mut().graceful_shutdown(),
+        () = rested(&door.host, &streams) => connection.as_mut().graceful_shutdown(),
     }
     connection.await
+}
+
+/// Waits until a connection has had no stream for [`REST`].
+async fn rested(host: &Host, streams: &Arc<Streams>) {
+    let idle = Arc::strong_count(streams);
+    loop {
+        let begun = streams.begun.load(Ordering::Relaxed);
+        host.sleep(REST).await;
+        if Arc::strong_count(streams) == idle && streams.begun.load(Ordering::Relaxed) == begun {
+            return;
+        }
+    }
 }
 
 /// Counts a connection while it is open.

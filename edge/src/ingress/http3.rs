@@ -12,14 +12,15 @@ use hyper::body::Body as _;
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use ring::{hkdf, hmac};
-use seam::{Host, QuicRuntime, Stop};
+use seam::{Host, Late, QuicRuntime, Stop};
+use tokio::sync::Semaphore;
 
 use super::Upload;
 use super::answer::Answer;
 use super::certificate::Certificate;
-use super::http::Open;
-use super::listener::{BindError, Door};
-use super::quic::{self, Signals, Stopped};
+use super::http::{Open, REST, begun};
+use super::listener::{BindError, Door, holding};
+use super::quic::{self, Signals};
 use crate::config::Guard;
 
 /// A connection without a packet for so long is gone.
@@ -33,6 +34,10 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 
 /// Streams of HTTP/3's own: control, QPACK's two, and room for unknown ones (RFC 9114 §6.2).
 const OWN_STREAMS: u32 = 8;
+
+/// More than QUIC lets a caller open; counts those in progress.
+const STREAMS: usize = 65_536;
+const ALL_STREAMS: u32 = 65_536;
 
 type Incoming = RequestResolver<quic::Connection, Bytes>;
 type Reply = RequestStream<quic::Writer<Bytes>, Bytes>;
@@ -77,11 +82,7 @@ fn transport(guard: &Guard) -> TransportConfig {
 /// Serves a connection until it ends; asked to stop, it ends what is in progress and takes nothing new.
 pub(super) async fn serve(incoming: quinn::Incoming, door: Arc<Door>, stop: Stop) {
     let Ok(connecting) = incoming.accept() else { return };
-    let connection = match door.host.timeout(door.guard.header_time, connecting).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return tracing::debug!(%error, "a QUIC handshake failed"),
-        Err(_late) => return tracing::debug!("a QUIC handshake took too long"),
-    };
+    let Some(connection) = begun(&door, &stop, async { Ok(connecting.await?) }).await else { return };
     let _open = Open::new(&door.http3.connections);
     let signals = Signals::default();
     let quic = quic::Connection::new(connection.clone(), signals.clone());
@@ -91,21 +92,29 @@ pub(super) async fn serve(incoming: quinn::Incoming, door: Arc<Door>, stop: Stop
         Ok(h3) => h3,
         Err(error) => return tracing::debug!(%error, "an HTTP/3 connection broke"),
     };
+    let streams = Arc::new(Semaphore::new(STREAMS));
     let mut draining = false;
     loop {
         tokio::select! {
             biased;
-            accepted = h3.accept() => match accepted {
-                Ok(Some(request)) => {
-                    drop(door.host.spawn("http3-stream", stream(request, Arc::clone(&door), signals.clone())));
+            accepted = h3.accept() => match (accepted, Arc::clone(&streams).try_acquire_owned()) {
+                (Ok(Some(request)), Ok(place)) => {
+                    let work = stream(request, Arc::clone(&door), signals.clone());
+                    drop(door.host.spawn("http3-stream", holding(place, work)));
                 }
-                Ok(None) => break,
-                Err(error) => return tracing::trace!(%error, "an HTTP/3 connection ended"),
+                (Ok(Some(_)), Err(_)) | (Ok(None), _) => return,
+                (Err(error), _) => return tracing::trace!(%error, "an HTTP/3 connection ended"),
             },
             () = stop.wanted(), if !draining => {
                 draining = true;
                 if let Err(error) = h3.shutdown(0).await {
                     return tracing::debug!(%error, "an HTTP/3 connection broke");
+                }
+            }
+            _all = streams.acquire_many(ALL_STREAMS), if draining => return,
+            () = door.host.sleep(REST) => {
+                if streams.available_permits() == STREAMS {
+                    return;
                 }
             }
         }
@@ -120,21 +129,16 @@ async fn stream(incoming: Incoming, door: Arc<Door>, signals: Signals) {
         Ok(Err(error)) => return tracing::debug!(%error, "an HTTP/3 request is malformed"),
         Err(_late) => return tracing::debug!("an HTTP/3 request's headers took too long"),
     };
-    let gone = signals.take(stream.id());
+    let Some(mut gone) = signals.take(stream.id()) else { return };
     let (reply, body) = stream.split();
     let request = request.map(|()| Upload::Quic(Box::new(body)));
     tokio::select! {
         biased;
-        () = stopped(gone) => {}
+        () = &mut gone => return,
         () = respond(request, reply, &door) => {}
     }
-}
-
-async fn stopped(signal: Option<Stopped>) {
-    match signal {
-        Some(signal) => signal.await,
-        None => std::future::pending().await,
-    }
+    // Until the caller has all of it: a connection that closes earlier would take the rest along.
+    let _late: Result<(), Late> = door.host.timeout(door.guard.stall_time, gone).await;
 }
 
 async fn respond(request: Request<Upload>, mut reply: Reply, door: &Arc<Door>) {

@@ -248,7 +248,7 @@ fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     place
 }
 
-async fn holding(place: OwnedSemaphorePermit, serving: impl Future<Output = ()>) {
+pub(super) async fn holding(place: OwnedSemaphorePermit, serving: impl Future<Output = ()>) {
     serving.await;
     drop(place);
 }

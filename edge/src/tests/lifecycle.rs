@@ -58,6 +58,12 @@ async fn a_drain_ends_no_stream_takes_nothing_new_and_says_so() {
     let caller = world.caller();
     let ready = caller.over(Over::Plain1, caller.get("/readyz")).await;
     assert!(matches!(ready.status.as_u16(), 200 | 503));
+    let silent = caller.stream(Over::Plain1).await;
+    let resting = {
+        let (mut http3, connection) = caller.begin_http3(caller.get("/healthz")).await;
+        http3.recv_response().await.unwrap();
+        connection
+    };
     let mut bodies = Vec::new();
     for over in [Over::Plain1, Over::Secure2] {
         let request = caller.post("/v1/chat/completions", STREAM);
@@ -78,7 +84,9 @@ async fn a_drain_ends_no_stream_takes_nothing_new_and_says_so() {
     assert_eq!(edge.gate.lock().in_progress().0, 3, "calls in progress go on");
     assert!(!drained.is_finished());
     drop((bodies, http3, connection));
+    // Connections without a call, even one that never said a word, hold nothing up.
     host.timeout(Duration::from_secs(3), drained).await.expect("it ends with its last call").unwrap();
+    drop((silent, resting));
 }
 
 #[tokio::test]
