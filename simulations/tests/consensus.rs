@@ -182,7 +182,7 @@ struct History {
     /// When the newest of those acknowledged was proposed.
     newest: Mono,
     refused_full: u64,
-    /// Each write is accompanied by a large one that replaces the one before.
+    /// Every fifth write is accompanied by a large one that replaces the one before.
     bulky: bool,
     /// From a leader's death to the next new acknowledgement.
     gaps: Vec<Duration>,
@@ -317,7 +317,7 @@ async fn propose(world: &World, member: &Consensus, history: &Lock<History>) {
     let (edge, bulky) = {
         let mut history = history.lock();
         history.next += 1;
-        (format!("edge-{}", history.next), history.bulky)
+        (format!("edge-{}", history.next), history.bulky && history.next.is_multiple_of(5))
     };
     if bulky {
         drop(member.propose(register("bulk", 400_000)).await);
