@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use base::{Name, NodeId, RegionName, Role};
-use settings::{Fault, Fields, Node, address, list_faults, text, whole, word};
+use settings::{Fault, Fields, Node, address, list_faults, path, whole, word};
 use wire::control::NodeAddr;
 
 /// Longest round trip between members that the file may name. Beyond it, elections would take minutes.
@@ -175,13 +175,6 @@ fn distinct(fields: &mut Fields<'_, '_>, members: &[Member]) {
 fn between(fields: &mut Fields<'_, '_>, name: &str, value: Option<u32>, least: u32, most: u32) {
     if value.is_some_and(|value| !(least..=most).contains(&value)) {
         fields.at_fault(name, format!("must lie between {least} and {most}"));
-    }
-}
-
-fn path(value: &settings::Value) -> Result<PathBuf, String> {
-    match text(value)? {
-        empty if empty.is_empty() => Err("must not be empty".to_owned()),
-        given => Ok(given.into()),
     }
 }
 

@@ -1,9 +1,8 @@
 //! Each part of the file, one function a table.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use settings::{Fields, Node, Value, address, flag, text, whole};
+use settings::{Fields, Node, Value, address, flag, path, text, whole};
 use telemetry::record::{Sampling, Sink};
 use wire::catalog::Limits;
 
@@ -174,13 +173,6 @@ fn traces(fields: &mut Fields<'_, '_>) -> Option<Traces> {
     let endpoint = fields.required("endpoint", text);
     let sample = fields.or("sample_per_mille", per_mille, 1_000);
     Some(Traces { endpoint: endpoint?, sample_per_mille: sample? })
-}
-
-fn path(value: &Value) -> Result<PathBuf, String> {
-    match text(value)? {
-        empty if empty.is_empty() => Err("may not be empty; name a file or a directory".to_owned()),
-        path => Ok(path.into()),
-    }
 }
 
 /// A time in milliseconds, up to a day.

@@ -1,6 +1,7 @@
 //! Reads the fields of one mapping; what no one asked for is a fault.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use base::NanoUsd;
@@ -238,6 +239,20 @@ pub fn text(value: &Value) -> Result<String, String> {
         Kind::Bool(_) => Err("must be a text, this is true or false; put it in quotes".to_owned()),
         Kind::Null | Kind::List(_) | Kind::Map(_) => {
             Err(format!("must be a text, this is {}", value.describe()))
+        }
+    }
+}
+
+/// The path of a file or a directory; a bare number is none.
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn path(value: &Value) -> Result<PathBuf, String> {
+    match &value.kind {
+        Kind::Text(text) if text.is_empty() => Err("may not be empty; name a file or a directory".to_owned()),
+        Kind::Text(text) => Ok(text.into()),
+        Kind::Number(_) | Kind::Bool(_) | Kind::Null | Kind::List(_) | Kind::Map(_) => {
+            Err(format!("must be a text, this is {}; put a path in quotes", value.describe()))
         }
     }
 }
