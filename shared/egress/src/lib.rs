@@ -1,5 +1,5 @@
 //! What talks to a model. [`Egress::serve`] is the one function that local dispatch, a peer edge and central's relay all
-//! call; [`Egress::forward`] and [`answer`] are the two ends of a call that crosses the mesh.
+//! call; [`Egress::forward`] and [`answer()`] are the two ends of a call that crosses the mesh.
 //!
 //! Decided here: which instance of a model serves (least outstanding, `upstream`'s rules), whether what it answered is
 //! an answer, whether another instance of the same set is tried (at most [`Options::attempts`] in all, each instance
