@@ -14,6 +14,7 @@ use base::{Code, ModelName, Mono};
 use edge_core::bound::Bound;
 use edge_core::plan::Attempt;
 use egress::Failed;
+use http::HeaderMap;
 use wire::call::{Hop, Tail};
 use wire::ledger::{Outcome, Receipt};
 
@@ -140,6 +141,8 @@ impl Account {
         if let Some(open) = &mut self.0 {
             open.status = status;
             open.times.head = Some(now);
+            // No attempt follows, and the headers pin what the connection had read with them.
+            open.arrival.headers = HeaderMap::new();
             if let Some((attempt, _)) = &open.attempt {
                 open.edge.metrics.answered(&attempt.path);
             }

@@ -23,6 +23,7 @@ stop() {
     LLM_NAME=llm-open "$kit/llm.sh" stop >/dev/null 2>&1 || true
     LLM_NAME=llm-keyed LLM_PORT=18104 "$kit/llm.sh" stop >/dev/null 2>&1 || true
     "$kit/embed.sh" stop >/dev/null 2>&1 || true
+    "$kit/otlp.sh" stop >/dev/null 2>&1 || true
     if [ "$failed" = 0 ]; then rm -rf "$data"; else echo "logs are kept in $data"; fi
 }
 trap stop EXIT
@@ -31,10 +32,11 @@ echo "-- starting real model servers"
 LLM_NAME=llm-open LLM_KEY='' "$kit/llm.sh" start
 LLM_NAME=llm-keyed LLM_PORT=18104 "$kit/llm.sh" start
 EMBED_KEY='' "$kit/embed.sh" start
+"$kit/otlp.sh" start
 
 echo "-- starting the mesh"
 mkfifo "$data/out"
-"$portolan" up --port 0 --data "$data/mesh" >"$data/out" 2>"$data/up.log" &
+"$portolan" up --port 0 --data "$data/mesh" --traces http://127.0.0.1:18192 >"$data/out" 2>"$data/up.log" &
 mesh=$!
 exec 3<"$data/out"
 while IFS= read -r line <&3; do case $line in *Ctrl-C*) break ;; esac; done
@@ -94,5 +96,37 @@ for version in "1.1 2" 3; do
     CADDY_UPSTREAM=$url CADDY_UPSTREAM_CA=$CA CADDY_UPSTREAM_VERSIONS=$version "$kit/caddy.sh" start
     unbuffered "caddy, HTTP/$version to the edge" "https://127.0.0.1:18151" -k
     "$kit/caddy.sh" stop
+done
+
+verdict() { # label, whether
+    if [ "$2" = 0 ]; then echo "PASS $1"; else
+        echo "FAIL $1"
+        failed=1
+    fi
+}
+echo "-- traces at a real collector"
+# A caller's trace goes through each path; its spans arrive under the caller's trace and span, attempts below the call.
+traced() { # label, region, model, number of the trace
+    local trace span=00f067aa0ba902b7 seen=''
+    trace=$(printf '4bf92f3577b34da6a3ce929d0e0e%04d' "$4")
+    curl -sS --cacert "$CA" "$(edge "$2" url)/v1/chat/completions" -o /dev/null -H "authorization: Bearer $KEY" \
+        -H 'content-type: application/json' -H "traceparent: 00-$trace-$span-01" \
+        -d "{\"model\":\"$3\",\"max_tokens\":4,\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}]}"
+    for _ in $(seq 50); do
+        seen=$("$kit/otlp.sh" seen "$trace" | wc -l)
+        [ "$seen" -lt 2 ] || break
+        sleep 0.2
+    done
+    verdict "traced, $1: $seen spans" "$([ "$seen" -ge 2 ] && echo 0 || echo 1)"
+}
+traced local eu smollm2-135m 1
+traced "peer region" ap smollm2-135m 2
+traced "relayed by central" us smollm2-relayed 3
+
+echo "-- metrics at a real Prometheus"
+for region in eu us ap; do
+    if "$kit/prometheus.sh" check-metrics "$(edge "$region" plain)/metrics"; then verdict "metrics of edge-$region" 0; else
+        verdict "metrics of edge-$region" 1
+    fi
 done
 exit "$failed"

@@ -230,6 +230,9 @@ pub(crate) struct Up {
     /// A model of the server; repeat for more. Without, the server is asked
     #[arg(long = "upstream-model", value_name = "NAME", requires = "upstream")]
     pub(crate) upstream_models: Vec<ModelName>,
+    /// Send traces of all calls to an OpenTelemetry collector: the root of its OTLP/HTTP endpoint
+    #[arg(long, value_name = "URL")]
+    pub(crate) traces: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

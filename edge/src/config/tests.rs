@@ -40,7 +40,7 @@ fn tls_brings_http3_and_every_table_is_read() {
 #[test]
 fn every_fault_is_told_at_once_with_its_place_and_mend() {
     let text = "data = \"d\"\ncentral = []\ntypo = 1\n[mesh]\nlisten = \"localhost\"\n[[ingress]]\nhttp3 = true\n\
-                [guard]\nbody_bytes = \"much\"\n";
+                [guard]\nbody_bytes = \"much\"\n[traces]\nendpoint = \"https://collector\"\n";
     let error = Config::parse("edge.toml", text).unwrap_err();
     let told = error.to_string();
     for expected in [
@@ -51,10 +51,11 @@ fn every_fault_is_told_at_once_with_its_place_and_mend() {
         "ingress[0].listen: is required",
         "ingress[0].http3: needs TLS",
         "edge.toml:9:14: guard.body_bytes: must be a whole number",
+        "edge.toml:11:12: traces.endpoint: is no collector's address",
     ] {
         assert!(told.contains(expected), "{expected} is not in\n{told}");
     }
-    assert_eq!(error.faults.len(), 7, "{told}");
+    assert_eq!(error.faults.len(), 8, "{told}");
 }
 
 #[test]

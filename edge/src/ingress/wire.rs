@@ -84,6 +84,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
         let len = self.ahead.len().min(buf.remaining());
         buf.put_slice(self.ahead.get(..len).unwrap_or_default());
         self.ahead.advance(len);
+        if self.ahead.is_empty() {
+            // What was read ahead is not kept as long as the connection.
+            self.ahead = Bytes::new();
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -22,6 +22,9 @@ const VALIDITY: Duration = Duration::from_secs(30 * 86_400);
 /// The authorities outlive what they sign.
 const AUTHORITY_VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
 
+/// How a collector's address looks.
+const COLLECTOR: &str = "give the root of its OTLP/HTTP endpoint, such as http://127.0.0.1:4318";
+
 /// What was written, as far as others need it.
 #[derive(Debug)]
 pub(super) struct Written {
@@ -37,7 +40,12 @@ pub(super) struct Written {
     pub(super) catalog: String,
 }
 
-pub(super) fn write(host: &Host, layout: &Layout, upstream: Option<&Upstream>) -> Result<Written, Failure> {
+pub(super) fn write(
+    host: &Host,
+    layout: &Layout,
+    upstream: Option<&Upstream>,
+    traces: Option<&str>,
+) -> Result<Written, Failure> {
     let centrals = layout.centrals.iter().map(|central| layout.data(&central.name));
     let edges = layout.edges.iter().map(|edge| layout.data(&edge.name));
     let others = ["credentials", "logs"].map(|dir| layout.path(dir));
@@ -56,7 +64,10 @@ pub(super) fn write(host: &Host, layout: &Layout, upstream: Option<&Upstream>) -
         files::write(&layout.config(&central.name), &central_config(layout, central), Readers::All)?;
     }
     for edge in &layout.edges {
-        files::write(&layout.config(&edge.name), &edge_config(layout, edge), Readers::All)?;
+        let config = edge_config(layout, edge, traces);
+        ::edge::config::Config::parse("--traces", &config)
+            .map_err(|_error| Failure::failed("--traces is no collector's address").mend(COLLECTOR))?;
+        files::write(&layout.config(&edge.name), &config, Readers::All)?;
     }
     let catalog = catalog(layout, &key, &provider_key, upstream);
     files::write(&layout.path("demo.yaml"), &catalog, Readers::Owner)?;
@@ -83,9 +94,9 @@ fn credentials(host: &Host, layout: &Layout) -> Outcome {
     pki::listener(host, &authority, &names, &layout.path("listener"), VALIDITY)
 }
 
-fn edge_config(layout: &Layout, edge: &Edge) -> String {
+fn edge_config(layout: &Layout, edge: &Edge, traces: Option<&str>) -> String {
     let seeds: Vec<String> = layout.centrals.iter().map(|central| format!("\"{}\"", central.mesh)).collect();
-    format!(
+    let mut text = format!(
         "data = {data:?}\ncentral = [{seeds}]\ndrain_ms = 5000\n\n\
          [mesh]\nlisten = \"{mesh}\"\ncredentials = {credentials:?}\n\n\
          [[ingress]]\nlisten = \"{secure}\"\ntls = {{ certificate = {certificate:?}, key = {key:?} }}\n\n\
@@ -100,7 +111,12 @@ fn edge_config(layout: &Layout, edge: &Edge) -> String {
         key = layout.path("listener").join(pki::LISTENER_KEY),
         plain = edge.plain,
         records = layout.path("records").join(&edge.name),
-    )
+    );
+    if let Some(endpoint) = traces {
+        // Writing to a string cannot fail.
+        let _infallible = write!(text, "\n[traces]\nendpoint = {endpoint:?}\n");
+    }
+    text
 }
 
 fn central_config(layout: &Layout, central: &Central) -> String {
@@ -179,8 +195,8 @@ mod tests {
     async fn what_is_written_is_what_nodes_read_and_a_second_start_keeps_the_secrets() {
         let (host, home) = (Host::real(), tempfile::tempdir().unwrap());
         let layout = Layout::choose(&host, home.path(), 0).await.unwrap();
-        let first = write(&host, &layout, None).unwrap();
-        let second = write(&host, &layout, None).unwrap();
+        let first = write(&host, &layout, None, Some("http://127.0.0.1:4318")).unwrap();
+        let second = write(&host, &layout, None, None).unwrap();
         assert_eq!((first.key, first.provider_key), (second.key, second.provider_key));
         for central in &layout.centrals {
             let text = files::read(&layout.config(&central.name)).unwrap();
