@@ -58,6 +58,8 @@ fn told(edge: &Edge, open: &Open, tail: Option<&Tail>) -> Option<Vec<u8>> {
         at.map(|at| u64::try_from(at.since(open.arrival.started).as_micros()).unwrap_or(u64::MAX))
     };
     let attempt = open.attempt.as_ref().map(|(attempt, _)| attempt);
+    let untold = tail.and_then(|tail| open.untold(tail, edge.host.now()));
+    let hops = open.hops.iter().chain(tail.into_iter().flat_map(|tail| &tail.hops)).chain(&untold);
     let told = Told {
         node: edge.node.as_str(),
         region: edge.region.as_str(),
@@ -67,7 +69,7 @@ fn told(edge: &Edge, open: &Open, tail: Option<&Tail>) -> Option<Vec<u8>> {
         identified_us: since(open.times.identified),
         admitted_us: since(open.times.admitted),
         head_us: since(open.times.head),
-        hops: open.hops.iter().chain(tail.into_iter().flat_map(|tail| &tail.hops)).map(step).collect(),
+        hops: hops.map(step).collect(),
     };
     serde_json::to_vec(&told).ok()
 }

@@ -81,7 +81,7 @@ impl Dispatcher {
             let bound = *route.bound(&attempt.candidate).ok_or_else(nothing_left)?;
             let outbound = self.outbound(account, call, (&attempt, &bound), tries.failed() + 1)?;
             account.attempt(&attempt, bound);
-            let begun = match self.send(&attempt.path, outbound).await {
+            let begun = match self.send(&attempt.path, outbound, account).await {
                 Ok(reply) => begin::begin(reply, call.stream()).await,
                 Err(failed) => Err(failed),
             };
@@ -115,14 +115,14 @@ impl Dispatcher {
     }
 
     /// One attempt.
-    async fn send(&self, path: &Path, outbound: Outbound) -> Exchange {
+    async fn send(&self, path: &Path, outbound: Outbound, account: &mut Account) -> Exchange {
         match path {
-            Path::Local => self.egress.serve(outbound.head, outbound.body).await,
-            Path::Peer(link) | Path::Central(link) => self.forward(link, outbound).await,
+            Path::Local => self.egress.serve(outbound.head, outbound.body, account.hops()).await,
+            Path::Peer(link) | Path::Central(link) => self.forward(link, outbound, account).await,
         }
     }
 
-    async fn forward(&self, link: &Link, outbound: Outbound) -> Exchange {
+    async fn forward(&self, link: &Link, outbound: Outbound, account: &mut Account) -> Exchange {
         let connection = match self.links.live(&link.node) {
             Some(connection) => connection,
             None => {
@@ -138,6 +138,7 @@ impl Dispatcher {
                 }
             }
         };
+        account.linked(self.host.now());
         self.egress.forward(&connection, outbound.head, outbound.body).await
     }
 

@@ -6,6 +6,7 @@
 //! failed before its first byte costs its caller nothing.
 
 mod bill;
+mod trying;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::identity::Caller;
 use crate::ingress::Arrival;
 use crate::record;
 use bill::Bill;
+use trying::Trying;
 
 /// Everything a call owes and is owed until it is closed. Dropped open, its caller is gone.
 #[derive(Debug)]
@@ -43,8 +45,8 @@ pub(crate) struct Open {
     pub(crate) times: Times,
     /// The last attempt and its bound.
     pub(crate) attempt: Option<(Attempt, Bound)>,
-    /// Whether it is still in progress.
-    trying: bool,
+    /// While it is in progress.
+    trying: Option<Trying>,
     pub(crate) attempts: u16,
     pub(crate) hops: Vec<Hop>,
     pub(crate) status: u16,
@@ -98,7 +100,7 @@ impl Account {
             permit,
             times,
             attempt: None,
-            trying: false,
+            trying: None,
             attempts: 0,
             hops: Vec::new(),
             status: 0,
@@ -121,15 +123,26 @@ impl Account {
         if let Some(open) = &mut self.0 {
             open.attempt = Some((attempt.clone(), bound));
             open.attempts += 1;
-            open.trying = true;
+            open.trying = Some(Trying::begin(open.edge.host.now(), open.hops.len()));
         }
+    }
+
+    /// The attempt in progress has a connection to the node that it asks.
+    pub(crate) fn linked(&mut self, now: Mono) {
+        if let Some(trying) = self.0.as_mut().and_then(|open| open.trying.as_mut()) {
+            trying.linked(now);
+        }
+    }
+
+    /// The tale of the call's attempts so far, while the account is open.
+    pub(crate) fn hops(&mut self) -> Option<&mut Vec<Hop>> {
+        self.0.as_mut().map(|open| &mut open.hops)
     }
 
     /// The attempt in progress failed before its first byte.
     pub(crate) fn failed(&mut self, failed: &Failed) {
         if let Some(open) = &mut self.0 {
-            open.trying = false;
-            open.hops.extend_from_slice(&failed.tail.hops);
+            open.tried(&failed.tail, open.edge.host.now());
             if let Some((attempt, _)) = &open.attempt {
                 open.edge.metrics.failed(&attempt.path, failed);
             }
@@ -181,7 +194,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
-            let reached = open.trying;
+            let reached = open.trying.is_some();
             open.close(ended(Outcome::CallerGone, Code::CallerGone, reached));
         }
     }
@@ -195,7 +208,7 @@ impl Open {
     fn close(mut self: Box<Self>, tail: Tail) {
         let ended = self.edge.host.now();
         let bill = Bill::of(&self, &tail);
-        self.hops.extend(tail.hops);
+        self.tried(&tail, ended);
         let receipt = self.receipt(&bill, tail.outcome, tail.code);
         let Self { permit, .. } = &mut *self;
         let Some(hold) = permit.hold.take() else { return };

@@ -31,7 +31,11 @@ async fn a_caller_that_leaves_before_the_head_cancels_its_call_over_every_versio
     gone(&world, &server).await;
     drop((stream, connection));
     let records = world.records(5).await;
-    assert!(records.iter().all(|record| record["outcome"] == "caller_gone"), "{records:?}");
+    for record in records {
+        assert_eq!(record["outcome"], "caller_gone", "{record}");
+        let hop = &record["hops"][0];
+        assert_eq!((&hop["upstream"], &hop["result"]["Err"]), (&"tiny-1".into(), &"caller_gone".into()));
+    }
 }
 
 #[tokio::test]

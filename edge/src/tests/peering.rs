@@ -5,6 +5,7 @@ use std::time::Duration;
 use http_body_util::BodyExt as _;
 use mesh::pki;
 use seam::Host;
+use serde_json::{Value, json};
 use wire::catalog::{Catalog, Group};
 
 use super::caller::Over;
@@ -22,8 +23,7 @@ async fn a_model_of_another_region_is_served_through_its_edge_and_no_hop_is_lost
     let answer = caller.over(Over::Plain1, caller.post("/v1/chat/completions?debug=true", CHAT)).await;
     assert_eq!(answer.text(), COMPLETION);
     assert_eq!(answer.headers["content-length"], COMPLETION.len().to_string());
-    let told: serde_json::Value =
-        serde_json::from_slice(answer.headers["x-portolan-debug"].as_bytes()).unwrap();
+    let told: Value = serde_json::from_slice(answer.headers["x-portolan-debug"].as_bytes()).unwrap();
     assert_eq!((&told["node"], &told["served_by"]), (&"edge-here".into(), &"peer:there".into()));
     let hop = &told["hops"][0];
     assert_eq!((&hop["node"], &hop["upstream"]), (&"edge-there".into(), &"remote-1".into()));
@@ -52,10 +52,16 @@ async fn a_caller_that_leaves_cancels_the_upstream_of_the_other_region() {
     body.frame().await.unwrap().unwrap();
     drop(body);
     pair.gone().await;
+
+    let records = pair.here.records(2).await;
+    assert_eq!(hops(&records[0]), [("edge-here", "edge-there", json!({"Err": "caller_gone"}))]);
+    assert_eq!(hops(&records[1]), [("edge-here", "edge-there", json!({"Ok": 200}))]);
+    let streamed = &records[1]["hops"][0];
+    assert!(streamed["first_byte_us"].as_u64() > streamed["connected_us"].as_u64(), "{streamed}");
 }
 
 #[tokio::test]
-async fn a_call_whose_other_region_goes_away_before_the_first_byte_is_answered_here() {
+async fn a_call_whose_other_region_goes_away_before_the_first_byte_is_answered_here_and_tells_of_both() {
     let pair = Pair::start(Act::Silent).await;
     let caller = pair.here.caller();
     let (asking, request) = (caller.clone(), CHAT.replace("remote", "any"));
@@ -67,6 +73,43 @@ async fn a_call_whose_other_region_goes_away_before_the_first_byte_is_answered_h
     assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, COMPLETION));
     let record = here.records(1).await.remove(0);
     assert_eq!((&record["model"], &record["served_by"]), (&"near".into(), &"local".into()));
+    let lost = ("edge-here", "edge-there", json!({"Err": "mesh_unreachable"}));
+    assert_eq!(hops(&record), [lost, ("edge-here", "near-1", json!({"Ok": 200}))]);
+    let [lost, near] = [0, 1].map(|at| record["hops"][at]["total_us"].as_u64().unwrap());
+    assert!(lost > 0 && lost + near <= record["total_us"].as_u64().unwrap(), "{record}");
+}
+
+#[tokio::test]
+async fn a_region_that_goes_away_mid_stream_leaves_its_hop() {
+    let pair = Pair::start(Act::Hang(&["one"])).await;
+    let caller = pair.here.caller();
+    let request = caller.post("/v1/chat/completions?debug=true", STREAM);
+    let answer = caller.open(Over::Plain1, request).await;
+    let told: Value = serde_json::from_slice(answer.headers()["x-portolan-debug"].as_bytes()).unwrap();
+    assert_eq!(
+        (&told["hops"][0]["upstream"], &told["hops"][0]["result"]),
+        (&"edge-there".into(), &"200".into())
+    );
+    let mut body = answer.into_body();
+    body.frame().await.unwrap().unwrap();
+    let Pair { here, there, .. } = pair;
+    there.running.abandon().await;
+    let rest = body.collect().await.unwrap().to_bytes();
+    let rest = std::str::from_utf8(&rest).unwrap();
+    let told = rest.lines().find_map(|line| line.strip_prefix(": portolan ")).expect(rest);
+    let told: Value = serde_json::from_str(told).unwrap();
+    assert_eq!(told["hops"][0]["result"], "mesh_unreachable", "{told}");
+    let record = here.records(1).await.remove(0);
+    assert_eq!(hops(&record), [("edge-here", "edge-there", json!({"Err": "mesh_unreachable"}))]);
+}
+
+/// Who asked whom, and what came of it.
+fn hops(record: &Value) -> Vec<(&str, &str, Value)> {
+    record["hops"].as_array().unwrap().iter().map(told).collect()
+}
+
+fn told(hop: &Value) -> (&str, &str, Value) {
+    (hop["node"].as_str().unwrap(), hop["upstream"].as_str().unwrap(), hop["result"].clone())
 }
 
 /// Edges of the regions `here` and `there`; model `remote` is served there, `near` here, the group `any` is both.

@@ -23,7 +23,7 @@ pub async fn answer(egress: &Egress, mut sender: Sender, mut receiver: Receiver)
         biased;
         () = gone => return Err(MeshError::Stopped),
         error = reset(&mut receiver) => return Err(error),
-        exchange = egress.serve(call, body) => exchange,
+        exchange = egress.serve(call, body, None) => exchange,
     };
     match exchange {
         Ok(reply) => pass_on(&mut sender, &mut receiver, reply).await,

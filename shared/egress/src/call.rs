@@ -83,6 +83,10 @@ struct Miss {
 }
 
 impl Trial {
+    pub(crate) const fn begin(upstream: Name, now: Mono) -> Self {
+        Self { upstream, begun: now, connected: None, first_byte: None }
+    }
+
     /// The attempt in the call's tale.
     pub(crate) fn hop(&self, node: &Name, result: Result<u16, Code>, now: Mono) -> Hop {
         let us = |at: Mono| u32::try_from(at.since(self.begun).as_micros()).unwrap_or(u32::MAX);
@@ -106,14 +110,14 @@ impl Miss {
 }
 
 impl Attempt<'_> {
-    /// Makes the attempt.
+    /// Makes the attempt; what it reached stands in `trial` at any moment.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub(crate) async fn run(&self, lease: Lease) -> Result<Answer, Box<Ended>> {
-        let upstream = lease.instance().spec.name.clone();
-        let mut trial = Trial { upstream, begun: self.now(), connected: None, first_byte: None };
-        match self.exchange(lease, &mut trial).await {
+    pub(crate) async fn run(&self, lease: Lease, trial: &mut Trial) -> Result<Answer, Box<Ended>> {
+        let exchanged = self.exchange(lease, trial).await;
+        let trial = trial.clone();
+        match exchanged {
             Ok((status, headers, content)) => Ok(Answer { status, headers, content, trial }),
             Err(Miss { verdict, message, status, body, wait }) => {
                 let reached = trial.connected.is_some();

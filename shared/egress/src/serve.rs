@@ -1,5 +1,6 @@
 //! The one function that local dispatch, a peer edge and central's relay all call.
 
+use std::mem;
 use std::sync::Arc;
 
 use base::{Blame, Code, Elsewhere, Mono};
@@ -7,34 +8,39 @@ use bytes::Bytes;
 use wire::call::{CallHead, Failure, Hop, Tail};
 use wire::ledger::Outcome;
 
-use crate::call::{Answer, Attempt, Ended};
+use crate::call::{Answer, Attempt, Ended, Trial};
 use crate::instance::Instance;
-use crate::pool::Place;
+use crate::pool::{Place, Shared};
 use crate::source::Limits;
 use crate::{Egress, Exchange, Failed, Reply, ReplyBody};
 
 /// What a call went through so far.
-#[derive(Default)]
-struct Tale {
+struct Tale<'a> {
+    shared: &'a Shared,
     tried: Vec<Arc<Instance>>,
+    /// The attempt in progress.
+    trying: Option<Trial>,
     hops: Vec<Hop>,
     /// The shortest wait that any upstream asked for.
     wait_ms: Option<u32>,
     reached: bool,
     last: Option<Box<Ended>>,
+    /// Who hears of it when the caller leaves.
+    left: Option<&'a mut Vec<Hop>>,
 }
 
 impl Egress {
     /// Has one of this node's upstreams answer `call`, whose `body` is in the upstream's dialect. Other instances are
-    /// tried until an answer begins; dropping the exchange, or this future, cancels the upstream's work.
+    /// tried until an answer begins; dropping the exchange, or this future, cancels the upstream's work. The future
+    /// dropped in the middle of an attempt puts what was tried by then into `left`.
     ///
     /// # Errors
     /// [`Failed`] when no answer began.
-    pub async fn serve(&self, call: CallHead, body: Bytes) -> Exchange {
-        let shared = &self.shared;
+    pub async fn serve(&self, call: CallHead, body: Bytes, left: Option<&mut Vec<Hop>>) -> Exchange {
+        let shared = &*self.shared;
         let limits = Limits::new(&call.timeouts, shared.host.now());
         let attempt = Attempt { shared, call: &call, body: &body, limits };
-        let mut tale = Tale::default();
+        let mut tale = Tale::new(shared, left);
         while tale.tried.len() < shared.options.attempts {
             let now = shared.host.now();
             if now >= limits.deadline {
@@ -42,23 +48,20 @@ impl Egress {
             }
             let lease = match shared.place(call.serve_at, &call.model, &tale.tried, now) {
                 Place::Taken(lease) => lease,
-                refused => return Err(tale.end(&refused, now)),
+                refused => return Err(tale.end(&refused)),
             };
-            tale.tried.push(Arc::clone(lease.instance()));
-            match attempt.run(lease).await {
-                Ok(answer) => return Ok(self.reply(answer, tale.hops)),
-                Err(ended) => {
-                    let again = ended.verdict.elsewhere == Elsewhere::Yes;
-                    let hop =
-                        ended.trial.hop(&shared.options.node, Err(ended.verdict.code), shared.host.now());
-                    tale.note(hop, ended);
-                    if !again {
-                        break;
-                    }
-                }
+            let trial = tale.begin(lease.instance(), now);
+            let ended = match attempt.run(lease, trial).await {
+                Ok(answer) => return Ok(self.reply(answer, tale.answered())),
+                Err(ended) => ended,
+            };
+            let again = ended.verdict.elsewhere == Elsewhere::Yes;
+            tale.note(ended);
+            if !again {
+                break;
             }
         }
-        Err(tale.end(&Place::None, shared.host.now()))
+        Err(tale.end(&Place::None))
     }
 
     fn reply(&self, answer: Answer, hops: Vec<Hop>) -> Reply {
@@ -68,25 +71,65 @@ impl Egress {
     }
 }
 
-impl Tale {
-    fn note(&mut self, hop: Hop, ended: Box<Ended>) {
+impl<'a> Tale<'a> {
+    fn new(shared: &'a Shared, left: Option<&'a mut Vec<Hop>>) -> Self {
+        Self {
+            shared,
+            tried: Vec::new(),
+            trying: None,
+            hops: Vec::new(),
+            wait_ms: None,
+            reached: false,
+            last: None,
+            left,
+        }
+    }
+
+    fn begin(&mut self, instance: &Arc<Instance>, now: Mono) -> &mut Trial {
+        self.tried.push(Arc::clone(instance));
+        self.trying.insert(Trial::begin(instance.spec.name.clone(), now))
+    }
+
+    fn note(&mut self, ended: Box<Ended>) {
+        self.trying = None;
         let wait = ended.wait.map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
         self.wait_ms = [self.wait_ms, wait].into_iter().flatten().min();
         self.reached |= ended.reached;
-        self.hops.push(hop);
+        self.tell(&ended.trial, ended.verdict.code);
         self.last = Some(ended);
     }
 
+    fn tell(&mut self, trial: &Trial, code: Code) {
+        self.hops.push(trial.hop(&self.shared.options.node, Err(code), self.shared.host.now()));
+    }
+
+    /// The answer's attempt is told by its body; here are those before it.
+    fn answered(mut self) -> Vec<Hop> {
+        self.trying = None;
+        mem::take(&mut self.hops)
+    }
+
     /// The failure: the last attempt's, or that there was no place for one.
-    fn end(self, place: &Place, now: Mono) -> Box<Failed> {
-        let Self { hops, wait_ms, reached, last, .. } = self;
-        let failure = match last {
-            Some(ended) => told(*ended, wait_ms),
-            None => refused(place, now),
+    fn end(mut self, place: &Place) -> Box<Failed> {
+        let failure = match self.last.take() {
+            Some(ended) => told(*ended, self.wait_ms),
+            None => refused(place, self.shared.host.now()),
         };
-        let code = Some(failure.code);
-        let tail = Tail { outcome: Outcome::Failed, code, usage: None, reached_upstream: reached, hops };
+        let (code, hops) = (Some(failure.code), mem::take(&mut self.hops));
+        let tail = Tail { outcome: Outcome::Failed, code, usage: None, reached_upstream: self.reached, hops };
         Box::new(Failed { failure, tail })
+    }
+}
+
+impl Drop for Tale<'_> {
+    /// In the middle of an attempt: the caller left.
+    fn drop(&mut self) {
+        if let Some(trial) = self.trying.take() {
+            self.tell(&trial, Code::CallerGone);
+            if let Some(left) = self.left.take() {
+                left.append(&mut self.hops);
+            }
+        }
     }
 }
 

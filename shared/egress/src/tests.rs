@@ -110,7 +110,7 @@ fn egress(host: &Host, fakes: &[&Fake]) -> Egress {
 }
 
 async fn ask(egress: &Egress, stream: bool) -> Exchange {
-    egress.serve(call(stream), Bytes::from_static(BODY.as_bytes())).await
+    egress.serve(call(stream), Bytes::from_static(BODY.as_bytes()), None).await
 }
 
 /// The rest of an answer and its tail.

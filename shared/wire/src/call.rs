@@ -87,12 +87,12 @@ pub struct Tail {
     pub hops: Vec<Hop>,
 }
 
-/// One attempt at one upstream.
+/// One attempt at one upstream, or at a node of which nothing was heard about its upstreams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hop {
     /// The node that tried.
     pub node: Name,
-    /// The replica or provider.
+    /// The replica, the provider or the node that was asked.
     pub upstream: Name,
     /// How it went.
     pub result: Result<u16, Code>,

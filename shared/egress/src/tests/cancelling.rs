@@ -21,6 +21,21 @@ async fn leaving_before_the_answer_closes_the_connection() {
     assert!(egress.instances()[0].serving);
 }
 
+/// The attempts before it and the one in progress, so that whoever drops the call can tell of them.
+#[tokio::test(start_paused = true)]
+async fn leaving_puts_what_was_tried_into_the_callers_hands() {
+    let net = network::Memory::new();
+    let bad = Fake::start(&net, |_request| vec![with_status("500 No", "", "{}")]).await;
+    let slow = Fake::start(&net, |_request| vec![Step::Hang]).await;
+    let egress = egress(&net.host(), &[&bad, &slow]);
+    let mut left = Vec::new();
+    let serving = egress.serve(call(false), Bytes::from_static(BODY.as_bytes()), Some(&mut left));
+    net.host().timeout(Duration::from_millis(50), serving).await.unwrap_err();
+    let told: Vec<_> = left.iter().map(|hop| (hop.upstream.as_str(), hop.result)).collect();
+    assert_eq!(told, [("a", Err(Code::UpstreamError)), ("b", Err(Code::CallerGone))]);
+    assert!(left[1].total_us >= 40_000, "{left:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn leaving_while_connecting_leaves_nothing_behind() {
     let net = network::Memory::new();

@@ -137,7 +137,7 @@ async fn a_silent_upstream_is_left_at_the_limit_and_the_deadline_ends_all() {
         let begun = net.host().now();
         let mut head = call(false);
         head.timeouts = Timeouts { first_byte_ms, total_ms, ..head.timeouts };
-        let failed = egress.serve(head, Bytes::from_static(b"{}")).await.unwrap_err();
+        let failed = egress.serve(head, Bytes::from_static(b"{}"), None).await.unwrap_err();
         assert!(failed.tail.reached_upstream);
         (failed.failure.code, net.host().now().since(begun).as_millis())
     };
