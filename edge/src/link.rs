@@ -48,6 +48,8 @@ pub struct Options {
     pub advertise: SocketAddr,
     /// The directory that keeps the last snapshot.
     pub data: PathBuf,
+    /// From here on the node takes no new calls; central hears of it.
+    pub draining: Stop,
 }
 
 /// Why a link ended for ever.
@@ -102,7 +104,7 @@ impl Link {
     ) -> Self {
         let path = snapshot_path(&options.data);
         saved::restore(host, &path, &snapshots, &purse).await;
-        let session = Session::new(host, options.advertise, snapshots, purse);
+        let session = Session::new(host, options.advertise, options.draining.clone(), snapshots, purse);
         Self { host: host.clone(), links, options, session }
     }
 

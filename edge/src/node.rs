@@ -156,7 +156,12 @@ impl Node {
             Some(address) => address,
             None => endpoint.local_addr()?,
         };
-        let options = link::Options { seeds: config.central.clone(), advertise, data: config.data.clone() };
+        let options = link::Options {
+            seeds: config.central.clone(),
+            advertise,
+            data: config.data.clone(),
+            draining: drain.clone(),
+        };
         let egress = Egress::new(&host, egress_options(&host, &config, &identity).await?);
         let links = mesh::Links::new(endpoint.clone());
         let link = Link::open(&host, links.clone(), options, snapshots.clone(), purse.clone()).await;

@@ -1,14 +1,15 @@
 //! Calls from other nodes: a peer region's edge asks for this region's replicas.
 //!
 //! The mesh lets in verified edges and central nodes only; an edge serves its own replicas and nothing else, so that a
-//! forwarded call is never forwarded again.
+//! forwarded call is never forwarded again. One that drains ends what it has and refuses what is new, with a word to the
+//! sender, who takes another path at once.
 
 use std::sync::Arc;
 
 use egress::Egress;
 use mesh::{Connection, Endpoint, Purpose};
 use seam::{Host, Stop};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::control::Opening;
 
 /// Calls of other nodes at once; more wait at their senders, which the mesh bounds too.
@@ -37,6 +38,15 @@ impl Calls {
         Self(Arc::new(Semaphore::new(CALLS)))
     }
 
+    /// A place for one more; `None` once the node drains. What got a place is waited for.
+    async fn begin(&self, draining: &Stop) -> Option<OwnedSemaphorePermit> {
+        tokio::select! {
+            biased;
+            () = draining.wanted() => None,
+            place = Arc::clone(&self.0).acquire_owned() => place.ok(),
+        }
+    }
+
     /// Waits until none is in progress.
     pub(crate) async fn ended(&self) {
         drop(self.0.acquire_many(u32::try_from(CALLS).unwrap_or(u32::MAX)).await);
@@ -44,36 +54,25 @@ impl Calls {
 }
 
 async fn connected(host: Host, connection: Connection, egress: Egress, draining: Stop, calls: Calls) {
-    loop {
-        let opened = tokio::select! {
-            biased;
-            opened = connection.accept_stream() => opened,
-            () = draining.wanted() => return refuse(&connection).await,
-        };
-        let Ok((opening, sender, receiver)) = opened else { return };
+    while let Ok((opening, sender, receiver)) = connection.accept_stream().await {
         match opening {
             Opening::Call => {
-                let Ok(place) = Arc::clone(&calls.0).acquire_owned().await else { return };
+                let place = calls.begin(&draining).await;
                 let egress = egress.clone();
-                let serving = async move {
-                    if let Err(error) = egress::answer(&egress, sender, receiver).await {
+                drop(host.spawn("peer-call", async move {
+                    let ended = match &place {
+                        Some(_place) => egress::answer(&egress, sender, receiver).await,
+                        None => egress::decline(sender).await,
+                    };
+                    if let Err(error) = ended {
                         tracing::debug!(%error, "a call of another node ended early");
                     }
-                    drop(place);
-                };
-                drop(host.spawn("peer-call", serving));
+                }));
             }
             // Dropping both directions resets the stream.
             Opening::Control | Opening::Rpc | Opening::Status => {
                 tracing::warn!(peer = %connection.peer(), "an edge answers calls only");
             }
         }
-    }
-}
-
-/// New streams are reset: their senders take another path at once. Those in progress go on.
-async fn refuse(connection: &Connection) {
-    while let Ok((_opening, sender, receiver)) = connection.accept_stream().await {
-        drop((sender, receiver));
     }
 }

@@ -13,6 +13,7 @@ use bytes::BytesMut;
 use seam::Lock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::http1::{self, Body, Framing};
@@ -59,9 +60,11 @@ pub enum Fault {
     Empty,
     /// One byte of the reply each 200 ms.
     SlowDrip,
+    /// The first word of a stream, and the rest once it is [released](Faulty::release).
+    Held,
 }
 
-const NAMES: [(&str, Fault); 14] = [
+const NAMES: [(&str, Fault); 15] = [
     ("none", Fault::None),
     ("500", Fault::Status500),
     ("429", Fault::Status429),
@@ -76,6 +79,7 @@ const NAMES: [(&str, Fault); 14] = [
     ("silent-body", Fault::SilentBody),
     ("empty", Fault::Empty),
     ("slow-drip", Fault::SlowDrip),
+    ("held", Fault::Held),
 ];
 
 impl Fault {
@@ -110,6 +114,7 @@ struct State {
     fault: Lock<Fault>,
     calls: AtomicU64,
     left: AtomicU64,
+    released: watch::Sender<bool>,
 }
 
 impl Faulty {
@@ -121,6 +126,7 @@ impl Faulty {
             fault: Lock::new(Fault::None),
             calls: AtomicU64::new(0),
             left: AtomicU64::new(0),
+            released: watch::Sender::new(false),
         });
         let server = tokio::spawn(accept(listener, Arc::clone(&state))).abort_handle();
         Self { addr, state, server }
@@ -135,6 +141,11 @@ impl Faulty {
     /// The fault of calls that do not pick one.
     pub fn set(&self, fault: Fault) {
         *self.state.fault.lock() = fault;
+    }
+
+    /// Lets the rest of every held stream go, now and later.
+    pub fn release(&self) {
+        self.state.released.send_replace(true);
     }
 
     /// Calls received.
@@ -186,7 +197,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
         let request: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         let model = request["model"].as_str().unwrap_or_default();
         let fault = Fault::of_model(model).unwrap_or_else(|| *state.fault.lock());
-        let keep = answer(&mut stream, fault, request["stream"] == true).await;
+        let keep = answer(&mut stream, state, fault, request["stream"] == true).await;
         if !matches!(keep, Ok(true)) {
             let by_us = matches!(keep, Ok(false));
             state.left.fetch_add(u64::from(!by_us), Ordering::SeqCst);
@@ -197,7 +208,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
 }
 
 /// Whether the connection stays; an error when the gateway closed it.
-async fn answer(stream: &mut TcpStream, fault: Fault, streamed: bool) -> io::Result<bool> {
+async fn answer(stream: &mut TcpStream, state: &State, fault: Fault, streamed: bool) -> io::Result<bool> {
     let json = "application/json";
     let whole = match fault {
         Fault::Status500 => framed("500 Internal Server Error", "", json, ERROR),
@@ -207,7 +218,7 @@ async fn answer(stream: &mut TcpStream, fault: Fault, streamed: bool) -> io::Res
         Fault::EndlessHeaders => return endless_headers(stream).await,
         Fault::Silent => return wait_for_close(stream).await,
         Fault::DropAtOnce => return Ok(false),
-        Fault::None if streamed => {
+        Fault::None | Fault::Held if streamed => {
             events(&[&opening(), &words(0), &words(1), &words(2), &closing(), "[DONE]"])
         }
         Fault::ErrorIn200 if streamed => events(&[ERROR]),
@@ -216,7 +227,7 @@ async fn answer(stream: &mut TcpStream, fault: Fault, streamed: bool) -> io::Res
         Fault::Drop if streamed => cut(events(&[&opening(), &words(0), &words(1)]), 5),
         Fault::SilentBody if streamed => cut(events(&[]), 5),
         Fault::SlowDrip if streamed => events(&[&opening(), &words(0), &closing(), "[DONE]"]),
-        Fault::None | Fault::SlowDrip => framed("200 OK", "", json, WHOLE),
+        Fault::None | Fault::SlowDrip | Fault::Held => framed("200 OK", "", json, WHOLE),
         Fault::ErrorIn200 => framed("200 OK", "", json, ERROR),
         Fault::HalfJson => framed("200 OK", "", json, &WHOLE[..WHOLE.len() / 2]),
         Fault::Empty => framed("200 OK", "", json, EMPTY),
@@ -225,6 +236,7 @@ async fn answer(stream: &mut TcpStream, fault: Fault, streamed: bool) -> io::Res
     };
     match fault {
         Fault::SlowDrip => drip(stream, &whole).await?,
+        Fault::Held if streamed => hold(stream, &whole, &state.released).await?,
         _ => stream.write_all(&whole).await?,
     }
     match fault {
@@ -291,6 +303,14 @@ async fn drip(stream: &mut TcpStream, wire: &[u8]) -> io::Result<()> {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Ok(())
+}
+
+async fn hold(stream: &mut TcpStream, wire: &[u8], released: &watch::Sender<bool>) -> io::Result<()> {
+    let (now, later) = wire.split_at(cut(events(&[&opening(), &words(0)]), 5).len());
+    stream.write_all(now).await?;
+    // The sender lives as long as the server.
+    drop(released.subscribe().wait_for(|released| *released).await);
+    stream.write_all(later).await
 }
 
 async fn wait_for_close(stream: &mut TcpStream) -> io::Result<bool> {

@@ -16,3 +16,4 @@ pub mod faulty;
 pub mod http1;
 pub mod load;
 pub mod mesh;
+pub mod until;

@@ -1,6 +1,6 @@
 //! A mesh of real processes for a test: `portolan up` in a directory of its own, on free ports.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -8,6 +8,9 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::client::Client;
+
+/// What `up` says on standard error.
+const REMARKS: &str = "remarks";
 
 /// A running mesh. Dropping it stops every process of it.
 #[derive(Debug)]
@@ -88,6 +91,7 @@ impl Mesh {
             .arg(&data)
             .args(more)
             .stdout(Stdio::piped())
+            .stderr(append(&dir.path().join(REMARKS)))
             .spawn()
             .unwrap();
         let facts = data.join("mesh.json");
@@ -95,7 +99,9 @@ impl Mesh {
         let mut out = BufReader::new(up.stdout.take().unwrap());
         // `up` writes its facts before it says what to run next, and that ends with a line on how to stop it.
         while !printed.contains("Ctrl-C") {
-            assert!(out.read_line(&mut printed).unwrap() > 0, "the mesh did not start:\n{printed}");
+            let remarks = || String::from_utf8_lossy(&read(&dir.path().join(REMARKS))).into_owned();
+            let more = out.read_line(&mut printed).unwrap() > 0;
+            assert!(more, "the mesh did not start:\n{printed}{}", remarks());
         }
         let facts = serde_json::from_slice(&read(&facts)).unwrap();
         Self { up, restarted: Vec::new(), dir, binary: binary.into(), facts }
@@ -148,6 +154,19 @@ impl Mesh {
         }
     }
 
+    /// Asks a node to stop, as `kill` and every supervisor do.
+    pub fn terminate(&self, name: &str) {
+        signal(self.node(name).pid, "TERM");
+    }
+
+    /// How a node that `up` started ended, in `up`'s words; `None` while it runs.
+    #[must_use]
+    pub fn death(&self, name: &str) -> Option<String> {
+        let remarks = String::from_utf8_lossy(&read(&self.dir.path().join(REMARKS))).into_owned();
+        let how = remarks.split(&format!("{name} died: ")).nth(1)?;
+        Some(how.split(';').next().unwrap_or_default().to_owned())
+    }
+
     /// Starts a killed node again on its data; it has started when it listens, which callers see by retrying.
     pub fn restart(&mut self, name: &str) {
         let node = self.node(name).clone();
@@ -166,13 +185,19 @@ impl Mesh {
         self.restarted.push(child);
     }
 
-    fn node(&self, name: &str) -> &Node {
+    /// A node by its name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> &Node {
         self.facts.nodes.iter().find(|node| node.name == name).unwrap()
     }
 }
 
 impl Drop for Mesh {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // What `up` saw may tell why the test failed.
+            drop(std::io::stderr().write_all(&read(&self.dir.path().join(REMARKS))));
+        }
         for child in &mut self.restarted {
             // It may be gone already.
             drop(child.kill());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::Role;
-use mesh::{Connection, Endpoint, Purpose, Receiver, Sender};
-use seam::Host;
+use mesh::{Connection, Endpoint, MeshError, Purpose, Receiver, Sender};
+use seam::{Host, Stop};
 use tokio::sync::watch;
 use wire::control::Opening;
 
@@ -59,6 +59,8 @@ pub(super) struct Acceptor {
     pub(super) relay: Relay,
     pub(super) overview: Overview,
     pub(super) calls: Calls,
+    /// From here on no new call is relayed.
+    pub(super) draining: Stop,
 }
 
 impl Acceptor {
@@ -94,10 +96,7 @@ impl Acceptor {
                 self.sessions.serve(connection, sender, receiver).await;
                 Ok(())
             }
-            Opening::Call if peer.role == Role::Edge => {
-                let _call = self.calls.begin();
-                egress::answer(self.relay.egress(), sender, receiver).await
-            }
+            Opening::Call if peer.role == Role::Edge => self.call(sender, receiver).await,
             Opening::Rpc => self.consensus.answer(connection, sender, receiver).await,
             Opening::Status => self.overview.answer(connection, sender).await,
             Opening::Control | Opening::Call => {
@@ -107,6 +106,16 @@ impl Acceptor {
         };
         if let Err(error) = ended {
             tracing::debug!(%peer, ?opening, %error, "a stream broke off");
+        }
+    }
+
+    /// Relays a call, or refuses it when the node drains. It is counted before it looks, so that a drain waits for what
+    /// it did not see.
+    async fn call(&self, sender: Sender, receiver: Receiver) -> Result<(), MeshError> {
+        let _call = self.calls.begin();
+        match self.draining.is_wanted() {
+            true => egress::decline(sender).await,
+            false => egress::answer(self.relay.egress(), sender, receiver).await,
         }
     }
 }

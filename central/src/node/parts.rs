@@ -58,6 +58,7 @@ impl Parts {
             relay,
             overview: overview.clone(),
             calls: calls.clone(),
+            draining: stop.clone(),
         };
         let pulse =
             publish::pulse(host.clone(), consensus.clone(), sessions.clone(), published, stop.clone());

@@ -21,6 +21,9 @@ const SETTLEMENTS: usize = 8;
 /// How long a session's last message may take to reach the edge.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// Why a node that drains serves no session.
+const STOPPING: &str = "this central node is stopping";
+
 /// Why a session ended, in words for the log.
 type End = String;
 
@@ -48,9 +51,14 @@ impl Sessions {
             Ok(hello) => hello,
             Err(why) => return tracing::warn!(%edge, %why, "an edge opened a session without a hello"),
         };
-        if !*self.shared.current.borrow() || self.shared.stop.is_wanted() {
-            tracing::debug!(%edge, "an edge is sent to another central node");
-            return refuse(&mut sender, "this central node has no contact with a majority").await;
+        let elsewhere = match (self.shared.stop.is_wanted(), *self.shared.current.borrow()) {
+            (true, _current) => Some(STOPPING),
+            (false, false) => Some("this central node has no contact with a majority"),
+            (false, true) => None,
+        };
+        if let Some(why) = elsewhere {
+            tracing::debug!(%edge, why, "an edge is sent to another central node");
+            return refuse(&mut sender, why).await;
         }
         sender.set_priority(1);
         let (live, outgoing) = self.attach(connection, &hello);
@@ -106,7 +114,7 @@ impl Sessions {
         tokio::select! {
             biased;
             () = self.shared.stop.wanted() => {
-                self.give_up(live, "this central node is stopping");
+                self.give_up(live, STOPPING);
                 ended(writer.await)
             }
             end = &mut writer => ended(end),

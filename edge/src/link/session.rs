@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::{Epoch, Incarnation, Mono, Stamp};
-use seam::{Host, Lock};
+use seam::{Host, Lock, Stop};
 use wire::catalog::{Catalog, Change, Object};
 use wire::control::{Health, Hello, NodeAddr, ToCentral, ToEdge};
 
@@ -27,6 +27,7 @@ pub(super) struct Session {
     host: Host,
     boot: u64,
     advertise: SocketAddr,
+    draining: Stop,
     snapshots: Snapshots,
     purse: Purse,
     state: Lock<State>,
@@ -65,9 +66,15 @@ pub(super) enum Step {
 }
 
 impl Session {
-    pub(super) fn new(host: &Host, advertise: SocketAddr, snapshots: Snapshots, purse: Purse) -> Self {
+    pub(super) fn new(
+        host: &Host,
+        advertise: SocketAddr,
+        draining: Stop,
+        snapshots: Snapshots,
+        purse: Purse,
+    ) -> Self {
         let boot = host.random_u64();
-        Self { host: host.clone(), boot, advertise, snapshots, purse, state: Lock::default() }
+        Self { host: host.clone(), boot, advertise, draining, snapshots, purse, state: Lock::default() }
     }
 
     pub(super) const fn snapshots(&self) -> &Snapshots {
@@ -211,7 +218,7 @@ impl Session {
     fn health(&self, state: &State) -> Health {
         let micros = |time: &Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let links = state.heard.iter().map(|(node, time)| (node.clone(), micros(time))).collect();
-        Health { in_flight: self.purse.open_calls(), draining: state.leaving, links }
+        Health { in_flight: self.purse.open_calls(), draining: self.draining.is_wanted(), links }
     }
 
     fn snapshot(&self, stamp: Stamp, epoch: Epoch, objects: Vec<Object>) {

@@ -241,7 +241,7 @@ impl Edge {
         let snapshots = Snapshots::new("eu".parse().unwrap());
         saved::restore(&host, &data.join("snapshot"), &snapshots, &purse).await;
         let advertise: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let session = Session::new(&host, advertise, snapshots, purse.clone());
+        let session = Session::new(&host, advertise, stopper.watch(), snapshots, purse.clone());
         Self { host, purse, session, stopper, keeping }
     }
 

@@ -112,6 +112,31 @@ fn told(hop: &Value) -> (&str, &str, Value) {
     (hop["node"].as_str().unwrap(), hop["upstream"].as_str().unwrap(), hop["result"].clone())
 }
 
+#[tokio::test]
+async fn a_region_that_drains_ends_its_stream_and_sends_new_calls_elsewhere_with_a_word() {
+    let pair = Pair::start(Act::Hang(&["one"])).await;
+    let caller = pair.here.caller();
+    let request = caller.post("/v1/chat/completions", STREAM);
+    let mut body = caller.open(Over::Plain1, request).await.into_body();
+    body.frame().await.unwrap().unwrap();
+    let Pair { here, there, server } = pair;
+    let World { draining, mut running, .. } = there;
+    draining.stop();
+    let drained = here.host.spawn("drain", async move { running.drain().await });
+
+    let refused = caller.chat(CHAT).await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("\"code\":\"draining\""), "{}", refused.text());
+    assert_eq!(refused.headers["retry-after"], "1");
+    let answer = caller.chat(CHAT.replace("remote", "any")).await;
+    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, COMPLETION));
+
+    assert!(!drained.is_finished(), "the stream goes on");
+    server.open(1).await;
+    drop(body);
+    here.host.timeout(Duration::from_secs(3), drained).await.expect("it ends with its last call").unwrap();
+}
+
 /// Edges of the regions `here` and `there`; model `remote` is served there, `near` here, the group `any` is both.
 struct Pair {
     here: World,

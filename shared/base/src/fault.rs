@@ -136,7 +136,7 @@ codes! {
     /// The call's own deadline passed.
     DeadlineExceeded = "deadline_exceeded", 504, Caller, No;
     /// The node is leaving and takes no new calls.
-    Draining = "draining", 503, Node, No;
+    Draining = "draining", 503, Node, Yes;
     /// The node's configuration is older than the tenant allows.
     ConfigStale = "config_stale", 503, Mesh, No;
     /// The node's disk refuses writes; strict calls are not served.

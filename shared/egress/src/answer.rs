@@ -9,6 +9,9 @@ use wire::ledger::Outcome;
 
 use crate::{Egress, Failed, Reply};
 
+/// When a node that leaves is replaced, nobody here knows; its neighbours take calls at once.
+const SOON_MS: u32 = 1_000;
+
 /// Serves one forwarded call from this node's upstreams. The caller's reset, at any moment, cancels the upstream's work.
 ///
 /// # Errors
@@ -16,7 +19,8 @@ use crate::{Egress, Failed, Reply};
 pub async fn answer(egress: &Egress, mut sender: Sender, mut receiver: Receiver) -> Result<(), MeshError> {
     let call: CallHead = receiver.expect(Kind::CALL_HEAD).await?;
     let Some(body) = body(&mut receiver, egress.shared.options.max_request).await? else {
-        return refuse(&mut sender, too_large()).await;
+        let message = "the body is larger than the serving node takes";
+        return refuse(&mut sender, untouched(Code::BodyTooLarge, message, None)).await;
     };
     let gone = sender.stopped();
     let exchange = tokio::select! {
@@ -29,6 +33,15 @@ pub async fn answer(egress: &Egress, mut sender: Sender, mut receiver: Receiver)
         Ok(reply) => pass_on(&mut sender, &mut receiver, reply).await,
         Err(failed) => refuse(&mut sender, *failed).await,
     }
+}
+
+/// Refuses one forwarded call because this node is leaving: nothing of it was served, and its sender goes elsewhere.
+///
+/// # Errors
+/// [`MeshError`] when the other node is gone.
+pub async fn decline(mut sender: Sender) -> Result<(), MeshError> {
+    let message = "The node that serves the model is leaving. Send the call again in a moment.";
+    refuse(&mut sender, untouched(Code::Draining, message, Some(SOON_MS))).await
 }
 
 /// The call's body; `None` when it exceeds `max` bytes.
@@ -107,10 +120,10 @@ async fn close(sender: &mut Sender, tail: &Tail) -> Result<(), MeshError> {
     sender.finish()
 }
 
-fn too_large() -> Failed {
-    let code = Code::BodyTooLarge;
-    let message = "the body is larger than the serving node takes".to_owned();
-    let failure = Failure { code, message, upstream_status: None, body: None, retry_after_ms: None };
+/// A refusal before any upstream was asked.
+fn untouched(code: Code, message: &str, retry_after_ms: Option<u32>) -> Failed {
+    let failure =
+        Failure { code, message: message.to_owned(), upstream_status: None, body: None, retry_after_ms };
     let tail = Tail {
         outcome: Outcome::Failed,
         code: Some(code),

@@ -26,7 +26,7 @@ mod source;
 mod tls;
 mod words;
 
-pub use answer::answer;
+pub use answer::{answer, decline};
 pub use body::ReplyBody;
 pub use exchange::{Exchange, Failed, Reply};
 pub use instance::InstanceStatus;
