@@ -15,6 +15,7 @@ use wire::catalog::Operation;
 use crate::admission::{self, Denied, Level, Pass};
 use crate::config::Guard;
 use crate::convert::{self, Call};
+use crate::debug;
 use crate::dice::Dice;
 use crate::dispatch::{Begun, Dispatcher};
 use crate::identity;
@@ -144,7 +145,10 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
     };
     let (call, route, permit) = match admitted.await {
         Ok(admitted) => admitted,
-        Err(rejection) => return Err(refused(edge, &arrival, Some(&caller), rejection)),
+        Err(rejection) => {
+            let times = Times { identified, ..Times::default() };
+            return Err(refused(edge, &arrival, Some((&caller, &times)), rejection));
+        }
     };
     // From here on the call owes a receipt, whatever becomes of it.
     let waited_for_credit = permit.waited();
@@ -174,13 +178,15 @@ async fn dispatch(edge: Arc<Edge>, call: Call, mut route: Route, mut account: Ac
     (dispatched, account)
 }
 
-/// A call that was not admitted is recorded.
+/// A call that was not admitted is recorded, and told of when it may be.
 fn refused(
     edge: &Edge,
     arrival: &Arrival,
-    caller: Option<&identity::Caller>,
+    known: Option<(&identity::Caller, &Times)>,
     rejection: Rejection,
 ) -> Rejection {
+    let caller = known.map(|(caller, _times)| caller);
     record::refused(edge, arrival, caller, rejection.code(), rejection.status());
-    rejection
+    let told = known.and_then(|(caller, times)| debug::refused(edge, arrival, caller, times));
+    rejection.debugged(told)
 }

@@ -1,14 +1,17 @@
 //! What a key that may debug is told of its call: hops, attempts and timings, as JSON in a header; at the end of an
-//! event stream, when everything is known, in a comment too.
+//! event stream, when everything is known, in a comment too. A call that fails is told of as one that succeeds.
 
+use base::Mono;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use wire::call::{Hop, Tail};
 
 use crate::call::Edge;
+use crate::identity::Caller;
+use crate::ingress::Arrival;
 use crate::record;
-use crate::settle::{Account, Open};
+use crate::settle::{Account, Times};
 
 /// The header that asks and answers.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-portolan-debug");
@@ -36,42 +39,61 @@ struct Step<'a> {
     total_us: u32,
 }
 
-/// Whether the call's key may debug and its caller asked for it.
-pub(crate) fn is_asked(edge: &Edge, account: &Account) -> bool {
-    account.view().is_some_and(|open| edge.debug && open.arrival.debug && open.caller.principal().debug)
-}
-
-/// The header's value, when it is asked for.
+/// The header's value, when it is asked for and the account is open.
 pub(crate) fn header(edge: &Edge, account: &Account, tail: Option<&Tail>) -> Option<HeaderValue> {
-    let open = account.view().filter(|_| is_asked(edge, account))?;
-    HeaderValue::try_from(told(edge, open, tail)?).ok()
+    HeaderValue::try_from(of_call(edge, account, tail)?).ok()
 }
 
-/// The comment's text. JSON has no line breaks of its own.
-pub(crate) fn comment(edge: &Edge, account: &Account, tail: &Tail) -> Option<Bytes> {
-    let told = told(edge, account.view()?, Some(tail))?;
+/// The comment's text, when it is asked for and the account is open. JSON has no line breaks of its own.
+pub(crate) fn comment(edge: &Edge, account: &Account, tail: Option<&Tail>) -> Option<Bytes> {
+    let told = of_call(edge, account, tail)?;
     Some([b": portolan ", told.as_slice(), b"\n\n"].concat().into())
 }
 
-fn told(edge: &Edge, open: &Open, tail: Option<&Tail>) -> Option<Vec<u8>> {
-    let since = |at: Option<base::Mono>| {
-        at.map(|at| u64::try_from(at.since(open.arrival.started).as_micros()).unwrap_or(u64::MAX))
-    };
-    let attempt = open.attempt.as_ref().map(|(attempt, _)| attempt);
+/// The header's value for a call that was not admitted, when it is asked for.
+pub(crate) fn refused(edge: &Edge, arrival: &Arrival, caller: &Caller, times: &Times) -> Option<HeaderValue> {
+    is_asked(edge, arrival, caller).then_some(())?;
+    HeaderValue::try_from(serde_json::to_vec(&Told::new(edge, arrival, times)).ok()?).ok()
+}
+
+/// Whether the call's key may debug and its caller asked for it.
+fn is_asked(edge: &Edge, arrival: &Arrival, caller: &Caller) -> bool {
+    edge.debug && arrival.debug && caller.principal().debug
+}
+
+fn of_call(edge: &Edge, account: &Account, tail: Option<&Tail>) -> Option<Vec<u8>> {
+    let open = account.view().filter(|open| is_asked(edge, &open.arrival, &open.caller))?;
     let untold = tail.and_then(|tail| open.untold(tail, edge.host.now()));
     let hops = open.hops.iter().chain(tail.into_iter().flat_map(|tail| &tail.hops)).chain(&untold);
+    let attempt = open.attempt.as_ref().map(|(attempt, _)| attempt);
     let told = Told {
-        node: edge.node.as_str(),
-        region: edge.region.as_str(),
         model: attempt.map(|attempt| attempt.candidate.model.name.as_str()),
         served_by: attempt.map(|attempt| record::served_by(&attempt.path)),
         attempts: open.attempts,
-        identified_us: since(open.times.identified),
-        admitted_us: since(open.times.admitted),
-        head_us: since(open.times.head),
         hops: hops.map(step).collect(),
+        ..Told::new(edge, &open.arrival, &open.times)
     };
     serde_json::to_vec(&told).ok()
+}
+
+impl<'a> Told<'a> {
+    /// What is known of a call before its first attempt.
+    fn new(edge: &'a Edge, arrival: &Arrival, times: &Times) -> Self {
+        let since = |at: Option<Mono>| {
+            at.map(|at| u64::try_from(at.since(arrival.started).as_micros()).unwrap_or(u64::MAX))
+        };
+        Self {
+            node: edge.node.as_str(),
+            region: edge.region.as_str(),
+            model: None,
+            served_by: None,
+            attempts: 0,
+            identified_us: since(times.identified),
+            admitted_us: since(times.admitted),
+            head_us: since(times.head),
+            hops: Vec::new(),
+        }
+    }
 }
 
 fn step(hop: &Hop) -> Step<'_> {

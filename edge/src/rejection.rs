@@ -15,6 +15,7 @@ use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICA
 use http::{Response, StatusCode};
 use wire::call::Failure;
 
+use crate::debug;
 use crate::ingress::Answer;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -27,13 +28,28 @@ pub(crate) struct Rejection {
     param: Option<&'static str>,
     retry_after: Option<Duration>,
     /// The upstream's own words, for a fault of the caller.
-    upstream: Option<(u16, Bytes)>,
+    upstream: Option<Box<(u16, Bytes)>>,
     allow: Option<&'static str>,
+    /// What a key that may debug is told beside it.
+    debug: Option<Box<HeaderValue>>,
 }
 
 impl Rejection {
     pub(crate) fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), param: None, retry_after: None, upstream: None, allow: None }
+        Self {
+            code,
+            message: message.into(),
+            param: None,
+            retry_after: None,
+            upstream: None,
+            allow: None,
+            debug: None,
+        }
+    }
+
+    /// Tells a key that may debug what became of its call.
+    pub(crate) fn debugged(self, told: Option<HeaderValue>) -> Self {
+        Self { debug: told.map(Box::new), ..self }
     }
 
     fn about(self, param: &'static str) -> Self {
@@ -51,7 +67,7 @@ impl Rejection {
 
     /// The HTTP status it comes with.
     pub(crate) fn status(&self) -> u16 {
-        self.upstream.as_ref().map_or_else(|| self.code.status(), |(status, _)| *status)
+        self.upstream.as_ref().map_or_else(|| self.code.status(), |upstream| upstream.0)
     }
 
     /// The error as the last event of a stream whose head was sent.
@@ -63,7 +79,7 @@ impl Rejection {
     pub(crate) fn response(self) -> Response<Answer> {
         let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = match self.upstream {
-            Some((_, body)) => body,
+            Some(upstream) => upstream.1,
             None => dialect::openai::error_body(self.code, &self.message, self.param),
         };
         let mut response = Response::new(Answer::whole(body));
@@ -75,6 +91,9 @@ impl Rejection {
         }
         if let Some(methods) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(methods));
+        }
+        if let Some(told) = self.debug {
+            headers.insert(debug::HEADER, *told);
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -96,7 +115,7 @@ pub(crate) fn cut_event(code: Code) -> Bytes {
 impl From<Failure> for Rejection {
     fn from(failure: Failure) -> Self {
         let upstream = match (failure.upstream_status, failure.body) {
-            (Some(status @ 400..=499), Some(body)) => Some((status, Bytes::from(body))),
+            (Some(status @ 400..=499), Some(body)) => Some(Box::new((status, Bytes::from(body)))),
             (Some(_) | None, Some(_) | None) => None,
         };
         let retry_after = failure.retry_after_ms.map(|ms| Duration::from_millis(ms.into()));

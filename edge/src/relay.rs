@@ -14,6 +14,7 @@ use egress::ReplyBody;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use tokio::time::Sleep;
+use wire::call::Tail;
 use wire::ledger::Outcome;
 
 use crate::call::{Dispatching, Edge};
@@ -41,8 +42,9 @@ pub(crate) fn respond(
     let Begun { status, headers, start, rest } = match dispatched {
         Ok(begun) => begun,
         Err(rejection) => {
+            let told = debug::header(edge, &account, None);
             account.fail(rejection.code(), rejection.status());
-            return Err(rejection);
+            return Err(rejection.debugged(told));
         }
     };
     let now = edge.host.now();
@@ -82,10 +84,15 @@ pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching) -> R
         };
         let now = edge.host.now();
         let rejection = match dispatched {
-            Ok(Begun { status, headers, start, rest: Rest::Flowing(body) }) if is_event_stream(&headers) => {
+            Ok(Begun { status, headers, start, rest }) if is_event_stream(&headers) => {
                 account.answered(status, now);
-                let relay = Relay { start, body, account, spoke: now, quiet: None };
-                return relay.events(&edge, &outlet).await;
+                return match rest {
+                    Rest::Flowing(body) => {
+                        let relay = Relay { start, body, account, spoke: now, quiet: None };
+                        relay.events(&edge, &outlet).await
+                    }
+                    Rest::Ended(tail) => at_once(&edge, &outlet, account, start, tail).await,
+                };
             }
             Ok(_no_stream) => {
                 Rejection::new(Code::UpstreamInvalid, "The model answered with no event stream.")
@@ -93,14 +100,28 @@ pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching) -> R
             Err(rejection) => rejection,
         };
         edge.metrics.rejected(rejection.code());
+        let told = debug::comment(&edge, &account, None);
         account.fail(rejection.code(), 200);
-        outlet.send(rejection.event()).await;
+        for piece in told.into_iter().chain([rejection.event()]) {
+            outlet.send(piece).await;
+        }
         End::Whole
     });
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     keep_flowing(&mut headers);
     head(200, headers, None, answer)
+}
+
+/// An event stream that is all at hand.
+async fn at_once(edge: &Edge, outlet: &Outlet, mut account: Account, events: Bytes, tail: Tail) -> End {
+    account.piece(events.len(), edge.host.now());
+    let told = debug::comment(edge, &account, Some(&tail));
+    account.close(tail);
+    for piece in [events].into_iter().chain(told) {
+        outlet.send(piece).await;
+    }
+    End::Whole
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
@@ -138,7 +159,6 @@ struct Relay {
 
 impl Relay {
     async fn events(mut self, edge: &Edge, outlet: &Outlet) -> End {
-        let debugged = debug::is_asked(edge, &self.account);
         while let Some(events) = self.next(edge, outlet).await {
             self.account.piece(events.len(), self.spoke);
             outlet.send(events).await;
@@ -150,7 +170,7 @@ impl Relay {
                 Some(rejection::cut_event(tail.code.unwrap_or(Code::UpstreamCut)))
             }
         };
-        let told = if debugged { debug::comment(edge, &self.account, &tail) } else { None };
+        let told = debug::comment(edge, &self.account, Some(&tail));
         self.account.close(tail);
         for piece in [told, last].into_iter().flatten() {
             outlet.send(piece).await;

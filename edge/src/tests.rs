@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod caller;
+mod debugging;
 mod lifecycle;
 mod peering;
 mod server;

@@ -27,6 +27,8 @@ pub(super) enum Act {
     Hang(&'static [&'static str]),
     /// These words; once told to [`Server::go_on`], the connection breaks.
     Break(&'static [&'static str]),
+    /// A whole chat completion, once told to [`Server::go_on`].
+    Late,
     /// Nothing at all.
     Silent,
     /// An error of this status and body.
@@ -128,6 +130,10 @@ async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response
     Ok(match act {
         Act::Complete if head.uri.path().ends_with("embeddings") => json(200, EMBEDDING),
         Act::Complete => json(200, COMPLETION),
+        Act::Late => {
+            open.0.go_on.subscribe().wait_for(|go_on| *go_on).await.unwrap();
+            json(200, COMPLETION)
+        }
         Act::Fail(status, body) => json(status, body),
         Act::Silent => {
             let _open = open;

@@ -88,26 +88,6 @@ async fn the_record_tells_the_whole_timeline() {
 }
 
 #[tokio::test]
-async fn a_key_that_may_debug_is_told_hops_attempts_and_timings() {
-    let server = Server::start(&seam::Host::real(), Act::Complete).await;
-    let world = World::start(&server.url, |_, _| {}).await;
-    let caller = world.caller();
-    let asked = caller.over(Over::Plain1, caller.post("/v1/chat/completions?debug=true", CHAT)).await;
-    let told: serde_json::Value =
-        serde_json::from_slice(asked.headers["x-portolan-debug"].as_bytes()).unwrap();
-    assert_eq!((&told["served_by"], &told["attempts"]), (&"local".into(), &1.into()));
-    assert_eq!(told["hops"][0]["result"], "200");
-    assert!(caller.chat(CHAT).await.headers.get("x-portolan-debug").is_none());
-
-    server.does(Act::Words(&["a"]));
-    let mut request = caller.post("/v1/chat/completions", STREAM);
-    request.headers_mut().insert("x-portolan-debug", "true".parse().unwrap());
-    let stream = caller.over(Over::Plain1, request).await;
-    assert!(stream.headers.contains_key("x-portolan-debug"));
-    assert!(stream.text().contains("\n: portolan {"), "{}", stream.text());
-}
-
-#[tokio::test]
 async fn another_target_answers_at_once_when_one_fails_before_its_first_byte() {
     let host = seam::Host::real();
     let bad = Server::start(&host, Act::Fail(500, r#"{"error":{"message":"no"}}"#)).await;
@@ -184,6 +164,24 @@ async fn a_model_that_thinks_long_is_covered_by_comments_and_its_failure_told_as
     assert!(text.starts_with(": keep-alive\n\n") && text.contains("\"code\":\"upstream_timeout\""), "{text}");
     let record = world.records(1).await.remove(0);
     assert_eq!((&record["outcome"], &record["code"]), (&"failed".into(), &"upstream_timeout".into()));
+}
+
+#[tokio::test]
+async fn a_whole_answer_after_the_streams_head_still_comes_as_events() {
+    let server = Server::start(&seam::Host::real(), Act::Late).await;
+    let world = World::start(&server.url, |config, _| {
+        config.guard.keep_alive = std::time::Duration::from_millis(20);
+    })
+    .await;
+    let caller = world.caller();
+    let mut body = caller.open(Over::Plain1, caller.post("/v1/chat/completions", STREAM)).await.into_body();
+    body.frame().await.unwrap().unwrap();
+    server.go_on();
+    let text = body.collect().await.unwrap().to_bytes();
+    let text = std::str::from_utf8(&text).unwrap();
+    assert!(text.contains("\"hello\"") && text.ends_with("data: [DONE]\n\n"), "{text}");
+    let record = world.records(1).await.remove(0);
+    assert_eq!((&record["outcome"], &record["usage"]["input"]), (&"complete".into(), &7.into()));
 }
 
 const KEPT: &[u8] = b": keep-alive\n\n";
