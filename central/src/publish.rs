@@ -136,30 +136,35 @@ pub(crate) async fn pulse(
     stop: Stop,
 ) {
     let confirmed = Confirmed::default();
-    let confirming = keep_confirming(host.clone(), consensus, published, Arc::clone(&confirmed));
+    let confirming = keep_confirming(host.clone(), consensus.clone(), published, Arc::clone(&confirmed));
     let _confirming = host.spawn("confirm", confirming).bound();
-    let mut in_contact = false;
+    let mut serves = false;
     while !stop.is_wanted() {
-        let last = *confirmed.lock();
-        match last.filter(|(at, _stamp)| host.now().since(*at) <= TRUSTED) {
+        let last = confirmed.lock().filter(|(at, _stamp)| host.now().since(*at) <= TRUSTED);
+        let why = match last {
+            // What it heard last may be current still, but it can get no edge anything new.
+            Some(_) | None if consensus.is_leaving() => "this node is removed from central",
+            None => "this central node has no contact with a majority",
             Some((_at, stamp)) => {
-                in_contact = true;
+                serves = true;
                 sessions.pulse(stamp);
+                wait(&host, &stop).await;
+                continue;
             }
-            None => {
-                if std::mem::take(&mut in_contact) {
-                    tracing::warn!(
-                        "this node has no contact with a majority of central; its edges are sent elsewhere"
-                    );
-                }
-                sessions.lost_contact();
-            }
+        };
+        if std::mem::take(&mut serves) {
+            tracing::warn!(why, "edges are sent to other central nodes");
         }
-        tokio::select! {
-            biased;
-            () = stop.wanted() => {}
-            () = host.sleep(PULSE) => {}
-        }
+        sessions.turn_away(why);
+        wait(&host, &stop).await;
+    }
+}
+
+async fn wait(host: &Host, stop: &Stop) {
+    tokio::select! {
+        biased;
+        () = stop.wanted() => {}
+        () = host.sleep(PULSE) => {}
     }
 }
 

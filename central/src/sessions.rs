@@ -151,10 +151,10 @@ impl Sessions {
         }
     }
 
-    /// This node has no contact with a majority: its edges try another, and none may attach.
-    pub(crate) fn lost_contact(&self) {
+    /// This node can serve edges no longer, and says `why`: its edges try another, and none may attach.
+    pub(crate) fn turn_away(&self, why: &str) {
         if self.shared.current.send_replace(false)
-            && let Some(last) = encoded(&unavailable("this central node has no contact with a majority"))
+            && let Some(last) = encoded(&unavailable(why))
         {
             self.shared.table.lock().end_all(&last);
         }

@@ -123,7 +123,9 @@ pub(crate) async fn admit(
 /// The budget that does not pay.
 const fn budget(refusal: &Refusal) -> Option<BudgetId> {
     match refusal {
-        Refusal::Exceeded { budget, .. } | Refusal::Unavailable { budget } => Some(*budget),
+        Refusal::Exceeded { budget, .. } | Refusal::Unavailable { budget } | Refusal::Slow { budget } => {
+            Some(*budget)
+        }
         Refusal::StorageFull => None,
     }
 }

@@ -36,6 +36,8 @@ const COMPARE: Duration = Duration::from_secs(10);
 const NEARER: Duration = Duration::from_millis(10);
 /// Without central for this long after the start, the journal's newest incarnation is taken up again.
 const ALONE: Duration = Duration::from_secs(1);
+/// No central node for this long is worth a warning: nodes that start together and elections take less.
+const ABSENT: Duration = Duration::from_secs(3);
 /// Leaving in good order takes at most this long.
 const LEAVE: Duration = Duration::from_secs(5);
 
@@ -56,7 +58,10 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// Another process registered with this node's identity; this one must stop admitting calls and exit.
-    #[error("another process runs with this node's identity and took over")]
+    #[error(
+        "another process registered with this node's certificate and took over; give every node a certificate of its own \
+         (`portolan pki issue`), and stop a node before it is started elsewhere"
+    )]
     Superseded,
 }
 
@@ -87,8 +92,8 @@ enum Ended {
 enum Round {
     /// The link ends.
     End(Result<(), LinkError>),
-    /// A session stood for a while.
-    Attached,
+    /// A session with this node stood for a while.
+    Attached(Name),
     /// No central node took this edge.
     InVain,
 }
@@ -117,14 +122,16 @@ impl Link {
         let saver = saved::keep(&self.host, &snapshot_path(&self.options.data), self.session.snapshots());
         let attach = async {
             let mut pause = PAUSE.0;
+            let mut lost = None;
+            let mut absence = Absence::default();
             loop {
-                match self.attach(&stop).await {
+                match self.attach(&stop, lost.take()).await {
                     Round::End(result) => return result,
-                    Round::Attached => pause = PAUSE.0,
+                    Round::Attached(node) => {
+                        (pause, lost, absence) = (PAUSE.0, Some(node), Absence::default());
+                    }
                     Round::InVain => {
-                        if pause == PAUSE.0 {
-                            tracing::warn!("no central node takes this edge; it serves from what it has");
-                        }
+                        absence.lasts(self.host.now());
                         tokio::select! {
                             biased;
                             () = stop.wanted() => return Ok(()),
@@ -143,13 +150,15 @@ impl Link {
         }
     }
 
-    /// One round: dials central nodes and attaches to the nearest that takes this edge, for as long as that lasts.
-    async fn attach(&self, stop: &Stop) -> Round {
-        let found = tokio::select! {
+    /// One round: dials central nodes and attaches to the nearest that takes this edge, for as long as that lasts. The
+    /// node whose session was `lost` is asked last: its connection may look alive long after it went silent.
+    async fn attach(&self, stop: &Stop, lost: Option<Name>) -> Round {
+        let mut found = tokio::select! {
             biased;
             () = stop.wanted() => return Round::End(Ok(())),
             found = self.nearest() => found,
         };
+        found.sort_by_key(|connection| lost.as_ref() == Some(&connection.peer().node));
         for connection in found {
             let node = connection.peer().node.clone();
             let ended = self.serve(&connection, stop).await;
@@ -168,7 +177,7 @@ impl Link {
                 return Round::End(Ok(()));
             }
             if attached {
-                return Round::Attached;
+                return Round::Attached(node);
             }
         }
         Round::InVain
@@ -270,6 +279,27 @@ impl Link {
                 drop(self.host.spawn("neighbour", async move { links.connect(&node).await.is_ok() }));
             }
             self.session.heard(self.links.rtts());
+        }
+    }
+}
+
+/// How long no central node has taken this edge; said in the log when it is more than a start or an election.
+#[derive(Debug, Default)]
+struct Absence {
+    since: Option<Mono>,
+    told: bool,
+}
+
+impl Absence {
+    fn lasts(&mut self, now: Mono) {
+        let long = now.since(*self.since.get_or_insert(now)) >= ABSENT;
+        if self.since == Some(now) {
+            tracing::info!("no central node takes this edge yet; it goes on asking");
+        } else if long && !std::mem::replace(&mut self.told, true) {
+            tracing::warn!(
+                seconds = ABSENT.as_secs(),
+                "no central node has taken this edge for a while; it serves from what it has"
+            );
         }
     }
 }

@@ -87,6 +87,11 @@ pub enum Refusal {
         /// Which.
         budget: BudgetId,
     },
+    /// Credit of a budget is there, but the disk was too slow to note in time that it may be spent.
+    Slow {
+        /// Which.
+        budget: BudgetId,
+    },
     /// The disk takes no more, so that the call could not be accounted for.
     StorageFull,
 }
@@ -219,7 +224,8 @@ impl Purse {
         match refused.why {
             Why::Exceeded { limit, spent, waited } => Refusal::Exceeded { budget, limit, spent, waited },
             Why::Journal if self.shared.journal_full.load(Ordering::Relaxed) => Refusal::StorageFull,
-            Why::Unavailable | Why::Journal => Refusal::Unavailable { budget },
+            Why::Journal => Refusal::Slow { budget },
+            Why::Unavailable => Refusal::Unavailable { budget },
         }
     }
 }

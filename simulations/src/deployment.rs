@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use central::admin::api::Changed;
 use portolan::demo;
 use seam::{Host, Lock, Stop, Stopper, write_atomic};
 use thiserror::Error;
@@ -28,12 +29,16 @@ pub const MODELS: u16 = 8000;
 /// What the provider's model server demands of central.
 pub const PROVIDER_KEY: &str = "sk-of-the-provider";
 
+/// An apply waits this long for a leader, and asks this often.
+const APPLIED_WITHIN: Duration = Duration::from_secs(15);
+const AGAIN: Duration = Duration::from_millis(100);
+
 const CREDENTIALS: &str = "/credentials";
 const DATA: &str = "/data";
 const SEAL_KEYS: &str = "/data/seal.keys";
 
 /// What stands where.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Layout {
     /// Regions with a central node, called `central-REGION`.
     pub centrals: Vec<&'static str>,
@@ -43,6 +48,10 @@ pub struct Layout {
     pub models: Vec<&'static str>,
     /// The longest round trip between central nodes.
     pub round_trip: Duration,
+    /// Regions with an edge for which a second machine stands ready, called `twin-REGION`, with the edge's identity.
+    pub twins: Vec<&'static str>,
+    /// Region with a central node that stands ready to take the place of the last of `centrals`; the number after its.
+    pub spare: Option<&'static str>,
 }
 
 /// A mesh cannot be set up.
@@ -98,29 +107,41 @@ impl Deployment {
             .iter()
             .map(|region| (*region, world.machine(&format!("central-{region}"))))
             .collect();
-        for (number, (region, machine)) in (1..).zip(&centrals) {
-            enrol(&authority, machine, "central", region).await?;
-            let seal = Bytes::from(format!("1 {:064x}\n", 7));
-            write_atomic(&*machine.disk(), Path::new(SEAL_KEYS), seal).await?;
-            let kind = Kind::Central(central_config(number, layout.round_trip, &centrals));
-            nodes.insert(machine.name().to_owned(), Node { machine: machine.clone(), kind });
+        let members: Vec<Member<'_>> =
+            (1..).zip(&centrals).map(|(id, (region, machine))| (id, *region, machine)).collect();
+        for member in &members {
+            let node = central(&authority, member, &members, layout.round_trip).await?;
+            nodes.insert(node.machine.name().to_owned(), node);
         }
         for region in &layout.edges {
             let machine = world.machine(&format!("edge-{region}"));
-            enrol(&authority, &machine, "edge", region).await?;
-            let kind = Kind::Edge(edge_config(&machine, &centrals));
-            nodes.insert(machine.name().to_owned(), Node { machine, kind });
+            let node = edge(&authority, machine, region, &centrals).await?;
+            nodes.insert(node.machine.name().to_owned(), node);
         }
         for region in &layout.models {
             let machine = world.machine(&format!("model-{region}"));
             let kind = Kind::Model(model_options(region));
             nodes.insert(machine.name().to_owned(), Node { machine, kind });
         }
+        let first: Vec<String> = nodes.keys().cloned().collect();
+        for region in &layout.twins {
+            let machine = world.machine(&format!("twin-{region}"));
+            let node = edge(&authority, machine, region, &centrals).await?;
+            nodes.insert(node.machine.name().to_owned(), node);
+        }
+        if let Some(region) = layout.spare {
+            let machine = world.machine(&format!("central-{region}"));
+            let spare = (members.len() as u64 + 1, region, &machine);
+            let staying = members.iter().take(members.len().saturating_sub(1)).copied();
+            let members: Vec<Member<'_>> = staying.chain([spare]).collect();
+            let node = central(&authority, &spare, &members, layout.round_trip).await?;
+            nodes.insert(node.machine.name().to_owned(), node);
+        }
         let operator = operator(world, &authority).await?;
         let deployment =
             Self { nodes: Arc::new(nodes), stoppers: Arc::default(), ended: Arc::default(), operator };
-        for name in deployment.nodes.keys() {
-            deployment.start(name);
+        for name in first {
+            deployment.start(&name);
         }
         Ok(deployment)
     }
@@ -135,6 +156,21 @@ impl Deployment {
     #[must_use]
     pub const fn operator(&self) -> &Operator {
         &self.operator
+    }
+
+    /// Applies a configuration through the node called `node`, as soon as there is a leader, within fifteen seconds.
+    ///
+    /// # Errors
+    /// [`ExchangeError`]: the last refusal.
+    pub async fn apply(&self, node: &str, text: &str) -> Result<Changed, ExchangeError> {
+        let host = self.operator.host();
+        let began = host.now();
+        loop {
+            match self.operator.apply(node, text).await {
+                Err(_tried_again) if host.now().since(began) < APPLIED_WITHIN => host.sleep(AGAIN).await,
+                done => return done,
+            }
+        }
     }
 
     /// Starts the node called `name`, after killing its process if one runs.
@@ -208,35 +244,56 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn enrol(
+/// A central node's number, region and machine.
+type Member<'a> = (u64, &'static str, &'a Machine);
+
+async fn central(
     authority: &Authority,
-    machine: &Machine,
-    role: &str,
+    (id, region, machine): &Member<'_>,
+    members: &[Member<'_>],
+    round_trip: Duration,
+) -> Result<Node, DeployError> {
+    enrol(authority, machine, &format!("central/{region}/{}", machine.name())).await?;
+    let seal = Bytes::from(format!("1 {:064x}\n", 7));
+    write_atomic(&*machine.disk(), Path::new(SEAL_KEYS), seal).await?;
+    let kind = Kind::Central(central_config(*id, round_trip, members));
+    Ok(Node { machine: Machine::clone(machine), kind })
+}
+
+async fn edge(
+    authority: &Authority,
+    machine: Machine,
     region: &str,
-) -> Result<(), DeployError> {
-    let who = format!("{role}/{region}/{}", machine.name());
-    authority.enrol(machine, &who, Path::new(CREDENTIALS)).await?;
+    centrals: &[(&str, Machine)],
+) -> Result<Node, DeployError> {
+    enrol(authority, &machine, &format!("edge/{region}/edge-{region}")).await?;
+    let kind = Kind::Edge(edge_config(&machine, centrals));
+    Ok(Node { machine, kind })
+}
+
+async fn enrol(authority: &Authority, machine: &Machine, who: &str) -> Result<(), DeployError> {
+    authority.enrol(machine, who, Path::new(CREDENTIALS)).await?;
     machine.disk().create_dir_all(Path::new(DATA)).await?;
     Ok(())
 }
 
 async fn operator(world: &World, authority: &Authority) -> Result<Operator, DeployError> {
     let machine = world.machine("operator");
-    enrol(authority, &machine, "operator", "eu").await?;
+    enrol(authority, &machine, "operator/eu/operator").await?;
     let host = machine.start();
     let making = async move { Operator::new(host, Path::new(CREDENTIALS), ADMIN).await };
     let made = machine.run("operator", making).await;
     Ok(made.map_err(|_gone| DeployError::Gone)??)
 }
 
-fn central_config(number: u64, round_trip: Duration, centrals: &[(&str, Machine)]) -> String {
+fn central_config(number: u64, round_trip: Duration, members: &[Member<'_>]) -> String {
     let mut text = format!(
         "data = \"{DATA}\"\nid = {number}\nseal_keys = \"{SEAL_KEYS}\"\nround_trip_ms = {}\n\
          [mesh]\nlisten = \"0.0.0.0:{MESH}\"\ncredentials = \"{CREDENTIALS}\"\n\
          [admin]\nlisten = \"0.0.0.0:{ADMIN}\"\n",
         round_trip.as_millis(),
     );
-    for (id, (region, machine)) in (1..).zip(centrals) {
+    for (id, region, machine) in members {
         let (name, mesh) = (machine.name(), machine.at(MESH));
         // Writing to a string cannot fail.
         let _infallible = write!(

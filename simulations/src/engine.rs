@@ -9,6 +9,7 @@ mod disk;
 mod entropy;
 mod gate;
 mod leaks;
+mod log;
 mod machine;
 mod network;
 mod run;
@@ -17,6 +18,7 @@ mod world;
 
 pub use disk::{DiskFaults, PowerLoss};
 pub use leaks::Leaks;
+pub use log::Line;
 pub use machine::Machine;
 pub use network::{Cut, Link, Reorder};
 pub use run::{Failure, Options, Report, run, run_twice};

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use seam::{Host, Late, Stream};
+use seam::{Gone, Host, Late, Stream};
 use thiserror::Error;
 
 /// An exchange came to nothing.
@@ -25,12 +25,21 @@ pub enum ExchangeError {
     /// The time given ran out.
     #[error("no answer in time")]
     Late,
+    /// The process that asked ended.
+    #[error("the process that asked ended")]
+    Gone,
 }
 
 impl ExchangeError {
     /// What broke while `doing` something.
     pub(crate) fn broken<E: Into<Box<dyn Error + Send + Sync>>>(doing: &'static str) -> impl Fn(E) -> Self {
         move |source| Self::Broken { doing, source: source.into() }
+    }
+}
+
+impl From<Gone> for ExchangeError {
+    fn from(_: Gone) -> Self {
+        Self::Gone
     }
 }
 

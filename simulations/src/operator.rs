@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Role;
+use base::{NodeId, Role};
 use bytes::Bytes;
-use central::admin::api::{Changed, Files, Ledger, Status};
+use central::admin::api::{AddMember, Changed, Files, Ledger, Members, Status, Transfer};
 use central_core::files::Source;
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use http_body_util::Full;
 use mesh::{Credentials, Expect, tls};
 use rustls::pki_types::ServerName;
@@ -49,7 +49,7 @@ impl Operator {
         Ok(Self { host, tls: TlsConnector::from(Arc::new(tls)), port })
     }
 
-    /// Their host; run what they do on it.
+    /// Their host; what they do runs on it.
     #[must_use]
     pub const fn host(&self) -> &Host {
         &self.host
@@ -81,6 +81,22 @@ impl Operator {
         self.ask(node, Method::GET, "/v1/ledger", &()).await
     }
 
+    /// Replaces a member of central by another.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn replace(&self, node: &str, new: &AddMember) -> Result<Members, ExchangeError> {
+        self.ask(node, Method::POST, "/v1/members", new).await
+    }
+
+    /// Hands leadership to the member numbered `to`.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn transfer(&self, node: &str, to: NodeId) -> Result<Members, ExchangeError> {
+        self.ask(node, Method::POST, "/v1/members/transfer", &Transfer { to }).await
+    }
+
     async fn ask<T: DeserializeOwned>(
         &self,
         node: &str,
@@ -88,14 +104,6 @@ impl Operator {
         path: &str,
         body: &(impl Serialize + Sync),
     ) -> Result<T, ExchangeError> {
-        let connecting = async {
-            let stream = self.host.connect(node, self.port).await;
-            let stream = stream.map_err(ExchangeError::broken("connecting to the node"))?;
-            let name =
-                ServerName::try_from(tls::SERVER_NAME).map_err(ExchangeError::broken("naming the node"))?;
-            self.tls.connect(name, stream).await.map_err(ExchangeError::broken("the handshake"))
-        };
-        let stream = self.host.timeout(PATIENCE, connecting).await??;
         let body = if method == Method::GET {
             Bytes::new()
         } else {
@@ -108,12 +116,30 @@ impl Operator {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(ExchangeError::broken("making the request"))?;
-        let answer = exchange(&self.host, stream, request, PATIENCE).await?;
+        let (asking, node) = (self.clone(), node.to_owned());
+        let asked = self.host.spawn("ask", async move { asking.exchange(&node, request).await });
+        let answer = asked.await??;
         if answer.status().is_success() {
             serde_json::from_slice(answer.body()).map_err(ExchangeError::broken("reading the answer"))
         } else {
             let said = format!("{}: {}", answer.status(), String::from_utf8_lossy(answer.body()));
             Err(ExchangeError::Broken { doing: "refused", source: said.into() })
         }
+    }
+
+    async fn exchange(
+        &self,
+        node: &str,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, ExchangeError> {
+        let connecting = async {
+            let stream = self.host.connect(node, self.port).await;
+            let stream = stream.map_err(ExchangeError::broken("connecting to the node"))?;
+            let name =
+                ServerName::try_from(tls::SERVER_NAME).map_err(ExchangeError::broken("naming the node"))?;
+            self.tls.connect(name, stream).await.map_err(ExchangeError::broken("the handshake"))
+        };
+        let stream = self.host.timeout(PATIENCE, connecting).await??;
+        exchange(&self.host, stream, request, PATIENCE).await
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::Amount;
 use seam::Lock;
 use simulations::caller::Caller;
-use simulations::deployment::{CALLS, Deployment, Layout, MODELS, PROVIDER_KEY};
+use simulations::deployment::{Deployment, Layout, MODELS, PROVIDER_KEY};
 use simulations::engine::{Link, Machine, Options, PowerLoss, World, run, run_twice};
 
 const KEY: &str = "sk-of-the-scenario-0123456789abcdef0123456789abcdef";
@@ -69,7 +69,7 @@ async fn scenario(world: World) {
     // At once, while nobody leads: grants last, and the relay goes through another node.
     serve_all_paths(&caller).await;
     let other = CENTRALS.into_iter().find(|name| *name != leader).unwrap();
-    apply(&world, &mesh, other, &catalog(200)).await;
+    apply(&mesh, other, &catalog(200)).await;
     serve_all_paths(&caller).await;
 
     mesh.start(&leader);
@@ -91,9 +91,10 @@ async fn start(world: &World) -> (Deployment, Caller) {
         edges: vec!["eu", "us"],
         models: vec!["eu", "us", "provider"],
         round_trip: 40 * MS,
+        ..Layout::default()
     };
     let mesh = Deployment::new(world, &layout).await.unwrap();
-    apply(world, &mesh, "central-eu", &catalog(100)).await;
+    apply(&mesh, "central-eu", &catalog(100)).await;
     let caller = Caller::new(world.machine("caller").start(), KEY);
     first_answer(world, &caller).await;
     (mesh, caller)
@@ -114,25 +115,12 @@ fn catalog(dollars: u32) -> String {
     )
 }
 
-/// Applies a configuration through one node, as soon as there is a leader.
-async fn apply(world: &World, mesh: &Deployment, node: &str, text: &str) {
-    let began = world.now();
-    loop {
-        let (operator, node, text) = (mesh.operator().clone(), node.to_owned(), text.to_owned());
-        let applying =
-            mesh.operator().host().spawn("apply", async move { operator.apply(&node, &text).await });
-        match applying.await.unwrap() {
-            Ok(changed) => return assert!(changed.changed),
-            Err(error) if world.now().since(began) > 15 * SECOND => panic!("{error:?}"),
-            Err(_) => world.sleep(100 * MS).await,
-        }
-    }
+async fn apply(mesh: &Deployment, node: &str, text: &str) {
+    assert!(mesh.apply(node, text).await.unwrap().changed);
 }
 
 async fn leader(mesh: &Deployment, seen_by: &'static str) -> String {
-    let operator = mesh.operator().clone();
-    let asking = mesh.operator().host().spawn("status", async move { operator.status(seen_by).await });
-    asking.await.unwrap().unwrap().leader.unwrap().to_string()
+    mesh.operator().status(seen_by).await.unwrap().leader.unwrap().to_string()
 }
 
 /// Waits until both edges have the configuration.
@@ -204,23 +192,13 @@ async fn call(
     model: &'static str,
     stream: bool,
 ) -> Result<String, String> {
-    let body = format!(
-        r#"{{"model":"{model}","stream":{stream},"messages":[{{"role":"user","content":"Where are you?"}}]}}"#
-    );
-    let calling = caller.clone();
-    let answered = caller
-        .host()
-        .spawn("call", async move { calling.post(edge, CALLS, "/v1/chat/completions", body).await });
-    let answer = answered.await.unwrap().map_err(|error| format!("{error:?}"))?;
-    let text = String::from_utf8(answer.body().to_vec()).unwrap();
-    if answer.status().is_success() { Ok(text) } else { Err(format!("{}: {text}", answer.status())) }
+    let answer = caller.chat(edge, model, stream).await.map_err(|error| format!("{error:?}"))?;
+    if answer.status == 200 { Ok(answer.text) } else { Err(format!("{}: {}", answer.status, answer.text)) }
 }
 
 /// What was granted, spent and is left adds up at every node, and the calls were charged.
 async fn check_books(mesh: &Deployment, node: &str) {
-    let (operator, node) = (mesh.operator().clone(), node.to_owned());
-    let asking = mesh.operator().host().spawn("ledger", async move { operator.ledger(&node).await });
-    let ledger = asking.await.unwrap().unwrap();
+    let ledger = mesh.operator().ledger(node).await.unwrap();
     assert!(ledger.balanced, "{ledger:?}");
     let row = ledger.rows.first().unwrap();
     assert!(row.receipts > Amount(0), "{row:?}");

@@ -74,6 +74,18 @@ impl Consensus {
         }
     }
 
+    /// Whether this member is being removed, or was, as far as its log tells. It may never hear of the end of its removal.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        let metrics = self.raft().metrics();
+        let metrics = metrics.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        let steps = membership.get_joint_config();
+        let voted = steps.iter().any(|voters| voters.contains(&metrics.id));
+        let votes = steps.last().is_some_and(|voters| voters.contains(&metrics.id));
+        (voted && !votes) || (!steps.is_empty() && membership.get_node(&metrics.id).is_none())
+    }
+
     /// Whether this node leads, as far as it knows.
     #[must_use]
     pub fn leads(&self) -> bool {

@@ -4,6 +4,9 @@
 //! model for paths: replicas of this region, edges of the regions that have replicas (nearest first), the central
 //! node that relays to its provider (nearest first). The plan walks them in that order and skips what failed. It is
 //! asked again after each failure, with the links as they are then. Whether to ask again is [`crate::retry`]'s.
+//!
+//! Where [`ENOUGH`] nodes of one place could not be reached, the place itself is cut off as far as this call can tell:
+//! its other nodes come after everything else, so that they do not use up the tries.
 
 mod links;
 mod offers;
@@ -15,6 +18,9 @@ use wire::catalog::Operation;
 
 pub use links::{Link, Links};
 pub use offers::{Candidate, Offer, Offers};
+
+/// Nodes of one region, or of central, that could not be reached before the others are left for last.
+const ENOUGH: usize = 2;
 
 /// How a call reaches what serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,13 +102,16 @@ impl Plan {
     #[must_use]
     pub fn next(&self, links: &Links, usable: impl Fn(&Candidate) -> bool) -> Option<Attempt> {
         let operation = self.operation;
-        self.offer
-            .in_order(self.drawn)
-            .filter(|candidate| candidate.model.operations.contains(&operation) && usable(candidate))
-            .find_map(|candidate| {
-                let path = self.path(candidate, links)?;
-                Some(Attempt { candidate: Arc::clone(candidate), path })
-            })
+        let best = |doubtful: bool| {
+            self.offer
+                .in_order(self.drawn)
+                .filter(|candidate| candidate.model.operations.contains(&operation) && usable(candidate))
+                .find_map(|candidate| {
+                    let path = self.path(candidate, links, doubtful)?;
+                    Some(Attempt { candidate: Arc::clone(candidate), path })
+                })
+        };
+        best(false).or_else(|| best(true))
     }
 
     /// Takes note that an attempt failed, so that [`Plan::next`] skips what would fail the same way.
@@ -116,18 +125,29 @@ impl Plan {
         });
     }
 
-    fn path(&self, candidate: &Candidate, links: &Links) -> Option<Path> {
+    /// How to reach a candidate; nodes of places that seem cut off count only when `doubtful`.
+    fn path(&self, candidate: &Candidate, links: &Links, doubtful: bool) -> Option<Path> {
         if candidate.local && !self.avoids(&Avoided::Local(candidate.index)) {
             return Some(Path::Local);
         }
-        if let Some(peer) = links.edges().iter().find(|link| self.may_ask(candidate, link)) {
+        let peers = || links.edges().iter();
+        let cut_off = |link: &Link| self.is_cut_off(peers().filter(|other| other.region == link.region));
+        let peer = peers().find(|link| self.may_ask(candidate, link) && (doubtful || !cut_off(link)));
+        if let Some(peer) = peer {
             return Some(Path::Peer(Arc::clone(peer)));
         }
-        if !candidate.relayed || self.avoids(&Avoided::Provider(candidate.index)) {
+        if !candidate.relayed
+            || self.avoids(&Avoided::Provider(candidate.index))
+            || (!doubtful && self.is_cut_off(links.central().iter()))
+        {
             return None;
         }
         let central = links.central().iter().find(|link| self.may_use(link))?;
         Some(Path::Central(Arc::clone(central)))
+    }
+
+    fn is_cut_off<'a>(&self, place: impl Iterator<Item = &'a Arc<Link>>) -> bool {
+        place.filter(|link| !self.may_use(link)).count() >= ENOUGH
     }
 
     fn may_ask(&self, candidate: &Candidate, link: &Link) -> bool {

@@ -49,6 +49,8 @@ pub struct Wallet {
     era: Era,
     /// New holds are taken under it.
     current: Option<Incarnation>,
+    /// The current one was taken up from the journal: part of what counts as spent may never have been.
+    adopted: bool,
     /// The highest incarnation known.
     last: Option<Incarnation>,
     /// Whether a session with central stands.

@@ -7,10 +7,10 @@ use wire::ledger::{FinalReport, Grants, ReceiptBatch, Report};
 use super::Purse;
 
 impl Purse {
-    /// The incarnation that calls spend under, and the highest one known.
+    /// The incarnation to resume, and the highest one known.
     pub(crate) fn incarnations(&self) -> (Option<Incarnation>, Option<Incarnation>) {
         let state = self.shared.state.lock();
-        (state.wallet.current(), state.wallet.last())
+        (state.wallet.to_resume(), state.wallet.last())
     }
 
     /// Spends what the journal proves to be left, central being away. Whether there was anything to take up.

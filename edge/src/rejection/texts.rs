@@ -190,7 +190,14 @@ fn unpaid(refusal: &Refusal, budget: Option<&Budget>, wall: WallMs) -> Rejection
         Refusal::Unavailable { .. } => Rejection::new(
             Code::BudgetUnavailable,
             format!(
-                "The budget {name} could not be asked whether it pays for this call. Nothing was spent; send the call again in a moment."
+                "This node has no more credit of the budget {name}, and could not get any from central in time. Nothing was spent; send the call again in a moment."
+            ),
+        )
+        .retry_after(SOON),
+        Refusal::Slow { .. } => Rejection::new(
+            Code::BudgetUnavailable,
+            format!(
+                "This node's disk was too slow to put credit of the budget {name} to use. Nothing was spent; send the call again in a moment."
             ),
         )
         .retry_after(SOON),

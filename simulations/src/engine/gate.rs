@@ -1,7 +1,7 @@
 //! The gate around every task of a host: it lets the task run only while its process lives and is not paused, and
 //! puts the machine's entropy and clocks in place while it runs or is dropped.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +17,13 @@ pub(super) const MONO_START_NS: u64 = 1_000_000_000_000;
 
 thread_local! {
     static SPAWNING: Cell<bool> = const { Cell::new(false) };
+    /// The machine whose task runs.
+    static RUNNING: RefCell<Option<Arc<Core>>> = const { RefCell::new(None) };
+}
+
+/// The machine whose task runs; empty outside of tasks.
+pub(super) fn machine_name() -> String {
+    RUNNING.with_borrow(|running| running.as_ref().map(|machine| machine.name.clone()).unwrap_or_default())
 }
 
 /// Marks the tasks that `spawn` starts as known to the engine.
@@ -70,16 +77,18 @@ struct Inside<'a> {
     machine: &'a Core,
     task: &'static str,
     before: Option<Random>,
+    outside: Option<Arc<Core>>,
     panicking_before: bool,
 }
 
 impl<'a> Inside<'a> {
-    fn enter(machine: &'a Core, task: &'static str) -> Self {
+    fn enter(machine: &'a Arc<Core>, task: &'static str) -> Self {
         let since_start = machine.clock.world().as_nanos();
         let wall_ns = machine.clock.wall().as_millis().saturating_mul(1_000_000);
         simulation_hooks::set_time(MONO_START_NS.saturating_add(since_start), wall_ns);
         let before = simulation_hooks::swap(Some(machine.stream()));
-        Self { machine, task, before, panicking_before: std::thread::panicking() }
+        let outside = RUNNING.replace(Some(Arc::clone(machine)));
+        Self { machine, task, before, outside, panicking_before: std::thread::panicking() }
     }
 }
 
@@ -88,6 +97,7 @@ impl Drop for Inside<'_> {
         if let Some(stream) = simulation_hooks::swap(self.before) {
             self.machine.keep_stream(stream);
         }
+        RUNNING.set(self.outside.take());
         if std::thread::panicking() && !self.panicking_before {
             self.machine.shared.leaks.panic(&self.machine.name, self.task);
         }

@@ -12,13 +12,11 @@ use base::Mono;
 use simulation_hooks::Random;
 use thiserror::Error;
 use tokio::runtime::{Builder, Handle, RngSeed, Runtime};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::FormatTime;
 
 use super::clock::WorldClock;
 use super::gate::{self, MONO_START_NS};
 use super::leaks::{Collector, Leaks};
+use super::log;
 use super::machine::Shared;
 use super::network::Network;
 use super::trace::Trace;
@@ -109,7 +107,7 @@ where
     F::Output: Send + 'static,
 {
     let options = options.clone();
-    let work = move || logged(options.log.as_deref(), || on_this_thread(&options, scenario));
+    let work = move || log::kept(options.log.as_deref(), || on_this_thread(&options, scenario));
     let thread = thread::Builder::new().name("scenario".to_owned()).stack_size(STACK);
     let joined = thread.spawn(work).map_err(Failure::Thread)?.join();
     joined.unwrap_or_else(|panic: Box<dyn Any + Send>| std::panic::resume_unwind(panic))
@@ -211,25 +209,4 @@ where
     world.sleep(Duration::from_millis(1)).await;
     pump.abort();
     (ended, network.take_trace(), clock.now().since(Mono::ZERO))
-}
-
-fn logged<T>(filter: Option<&str>, work: impl FnOnce() -> T) -> T {
-    let Some(filter) = filter else { return work() };
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
-        .with_timer(SimulatedTime)
-        .with_ansi(false)
-        .with_writer(std::io::stderr)
-        .finish();
-    tracing::subscriber::with_default(subscriber, work)
-}
-
-/// Prints seconds since the run started.
-struct SimulatedTime;
-
-impl FormatTime for SimulatedTime {
-    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
-        let ms = simulation_hooks::mono_ns().saturating_sub(MONO_START_NS) / 1_000_000;
-        write!(writer, "{:4}.{:03}", ms / 1000, ms % 1000)
-    }
 }

@@ -9,6 +9,7 @@ use seam::Lock;
 use simulation_hooks::Random;
 
 use super::clock::{MachineClock, WorldClock};
+use super::log::{self, Line};
 use super::machine::{Machine, Shared};
 use super::network::{Cut, Link};
 
@@ -99,6 +100,12 @@ impl World {
     #[must_use]
     pub fn streams(&self) -> usize {
         self.shared.network.streams()
+    }
+
+    /// What machines logged so far, at `info` or above.
+    #[must_use]
+    pub fn log(&self) -> Vec<Line> {
+        log::lines()
     }
 
     /// Ends all processes.

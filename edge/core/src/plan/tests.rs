@@ -37,6 +37,29 @@ fn an_unreachable_node_is_skipped_for_every_model_and_its_twin_is_asked() {
 }
 
 #[test]
+fn central_nodes_beyond_two_that_were_out_of_reach_come_after_every_other_target() {
+    let offers = offers();
+    let nodes = ["c1", "c2", "c3", "c4"].map(|name| node(name, Role::Central, "north"));
+    let links = Links::new(&nodes, &"own".parse().unwrap(), &"here".parse().unwrap(), &[]);
+    let mut plan = Plan::new(Arc::clone(offers.find("relayed-first").unwrap()), Operation::Chat, 0);
+    let mut walked = Vec::new();
+    while let Some(attempt) = plan.next(&links, |_| true) {
+        walked.push(label(&attempt));
+        plan.failed(&attempt, Culprit::Node);
+    }
+    assert_eq!(
+        walked,
+        [
+            "relayed central c1",
+            "relayed central c2",
+            "small local",
+            "relayed central c3",
+            "relayed central c4"
+        ]
+    );
+}
+
+#[test]
 fn a_group_falls_to_its_next_model_and_an_alias_means_its_route() {
     let offers = offers();
     let mut plan = Plan::new(Arc::clone(offers.find("smart-alias").unwrap()), Operation::Chat, 7);
@@ -83,13 +106,16 @@ fn label(attempt: &Attempt) -> String {
     format!("{} {}{node}", attempt.candidate.model.name, attempt.path.as_str())
 }
 
-fn links() -> Links {
-    let node = |name: &str, role, region: &str| NodeAddr {
+fn node(name: &str, role: Role, region: &str) -> NodeAddr {
+    NodeAddr {
         name: name.parse().unwrap(),
         role,
         region: region.parse().unwrap(),
         mesh: ([127, 0, 0, 1], 1).into(),
-    };
+    }
+}
+
+fn links() -> Links {
     let nodes = [
         node("own", Role::Edge, "here"),
         node("twin", Role::Edge, "here"),
@@ -112,8 +138,9 @@ fn offers() -> Offers {
     let both = Group { name: name("both"), models: vec![name("big"), name("small")] };
     catalog.groups.insert(both.name.clone(), both);
     let smart = route("smart", &["smart-alias"], Picking::Ordered, &[("both", 1)]);
+    let relayed = route("relayed-first", &[], Picking::Ordered, &[("relayed", 1), ("small", 1)]);
     let weighted = route("weighted", &[], Picking::Weighted, &[("big", 3), ("relayed", 0), ("small", 1)]);
-    for route in [smart, weighted] {
+    for route in [smart, relayed, weighted] {
         catalog.routes.insert(route.name.clone(), route);
     }
     Offers::compile(&catalog, &"here".parse().unwrap())

@@ -9,10 +9,17 @@ use super::journal::Mark;
 use super::{Life, Record, Wallet};
 
 impl Wallet {
-    /// The incarnation that new holds are taken under; `Hello` names it to resume.
+    /// The incarnation that new holds are taken under.
     #[must_use]
     pub const fn current(&self) -> Option<Incarnation> {
         self.current
+    }
+
+    /// The incarnation that `Hello` asks to resume: not one taken up from the journal, which ends with its charge for
+    /// what an earlier process may have spent as soon as central gives another.
+    #[must_use]
+    pub const fn to_resume(&self) -> Option<Incarnation> {
+        if self.adopted { None } else { self.current }
     }
 
     /// The highest incarnation known.
@@ -29,7 +36,7 @@ impl Wallet {
             return false;
         }
         let Some(life) = self.former.remove(&last) else { return false };
-        self.current = Some(last);
+        (self.current, self.adopted) = (Some(last), true);
         for ((budget, window), account) in life.accounts {
             self.lines.entry(budget).or_default().adopt(window, account);
         }
@@ -47,7 +54,7 @@ impl Wallet {
             return;
         }
         self.end_current();
-        self.current = Some(incarnation);
+        (self.current, self.adopted) = (Some(incarnation), false);
         self.last = self.last.max(Some(incarnation));
         self.outbox.push(Record::Began(incarnation));
     }

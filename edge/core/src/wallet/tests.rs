@@ -140,6 +140,11 @@ fn after_a_crash_everything_below_the_ceiling_counts_as_spent() {
     let mut again = Wallet::new(Recovered::read(journal.iter().copied()));
     again.install(&budgets());
     assert!(again.adopt());
+    assert_eq!(
+        again.to_resume(),
+        None,
+        "the charge for what may have been spent falls due when central is back"
+    );
     flush(&mut again);
     let rest = Amount(100 - ceiling.unwrap().0);
     assert!(matches!(again.ask(&[(ONE, rest)], START), Decision::Wait { .. }), "for its ceiling only");

@@ -313,7 +313,7 @@ impl World {
         let node = &mut self.nodes[at];
         let Some(wallet) = &mut node.wallet else { return Ok(()) };
         if !node.welcomed {
-            let hello = Message::Hello { boot: node.boot, resume: wallet.current(), last: wallet.last() };
+            let hello = Message::Hello { boot: node.boot, resume: wallet.to_resume(), last: wallet.last() };
             self.net.push((at, hello));
         }
         let report = wallet.report(self.now);
