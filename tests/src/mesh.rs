@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -137,17 +137,23 @@ impl Mesh {
         self.dir.path()
     }
 
+    /// Runs an operator command against the mesh.
+    #[must_use]
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(&self.binary)
+            .args(arguments)
+            .args(["--admin", &self.facts.admin.join(","), "--credentials"])
+            .arg(&self.facts.operator)
+            .output()
+            .unwrap()
+    }
+
     /// Runs an operator command against the mesh and gives what it printed.
     ///
     /// # Errors
     /// What it printed on standard error, when it failed.
     pub fn operate(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = Command::new(&self.binary)
-            .args(arguments)
-            .args(["--admin", &self.facts.admin.join(","), "--credentials"])
-            .arg(&self.facts.operator)
-            .output()
-            .unwrap();
+        let output = self.run(arguments);
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),

@@ -84,6 +84,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Ledger,
     },
+    /// Show what was used, by tenant, application, key and model
+    Usage(Report),
+    /// Raise the level of messages and log entries, after an upgrade of every central node
+    Level {
+        /// The new level; `portolan status` shows the level in use
+        to: u16,
+        #[command(flatten)]
+        reach: Reach,
+    },
     /// Central's members
     Members {
         #[command(subcommand)]

@@ -48,6 +48,8 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Rollback { epoch, reach } => operator::rollback(epoch, &reach),
         Command::Keys { command } => operator::keys(&command),
         Command::Ledger { command } => operator::ledger(&command),
+        Command::Usage(report) => operator::usage(&report),
+        Command::Level { to, reach } => operator::level(to, &reach),
         Command::Members { command } => operator::members(command),
         Command::Config { command: Config::Check { role, file } } => node::check(role, &file),
     }

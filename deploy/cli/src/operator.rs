@@ -4,6 +4,7 @@ pub(crate) mod catalog;
 mod ledger;
 mod members;
 mod status;
+mod usage;
 
 use std::future::Future;
 use std::path::Path;
@@ -57,6 +58,14 @@ pub(crate) fn keys(command: &Keys) -> Outcome {
 pub(crate) fn ledger(command: &Ledger) -> Outcome {
     let Ledger::Check(report) = command;
     with(&report.reach, |admin| async move { ledger::check(&admin, report.json).await })
+}
+
+pub(crate) fn usage(report: &Report) -> Outcome {
+    with(&report.reach, |admin| async move { usage::show(&admin, report.json).await })
+}
+
+pub(crate) fn level(to: u16, reach: &Reach) -> Outcome {
+    with(reach, |admin| async move { catalog::raise_level(&admin, to).await })
 }
 
 pub(crate) fn members(command: args::Members) -> Outcome {

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use base::{Epoch, Name};
-use central::admin::api::{Catalog, Changed, EpochRow, Files, Planned, Rollback};
+use central::admin::api::{Catalog, Changed, EpochRow, Files, Level, Planned, Rollback};
 use central_core::files::Source;
 use serde_json::{Value, json};
 
@@ -87,19 +87,17 @@ pub(super) async fn rollback(admin: &Admin, epoch: u64) -> Outcome {
     Ok(())
 }
 
-/// Revokes a key: the configuration in force, with that key revoked, applied on the epoch it was read at.
+/// Revokes a key. Central makes the change anew when another comes in between.
 pub(super) async fn revoke(admin: &Admin, name: &Name) -> Outcome {
-    let current: Catalog = admin.get("/v1/catalog").await?;
-    let mut found = select(&current.catalog, "keys", Some(name.as_str()))?;
-    let Some(key) = found.pointer_mut("/keys/0").and_then(Value::as_object_mut) else {
-        return Err(Failure::failed(format!("central's answer has no key {name}")));
-    };
-    key.insert("revoked".to_owned(), Value::Bool(true));
-    let source = Source { name: format!("keys revoke {name}"), text: found.to_string() };
-    let note = format!("key {name} revoked");
-    let request = Files { files: vec![source], prune: false, note, base: Some(current.epoch) };
-    let changed: Changed = admin.post("/v1/apply", &request).await?;
+    let changed: Changed = admin.post(&format!("/v1/keys/{name}/revoke"), &()).await?;
     say(&changed);
+    Ok(())
+}
+
+/// Raises the level of messages and log entries.
+pub(super) async fn raise_level(admin: &Admin, to: u16) -> Outcome {
+    let changed: Changed = admin.post("/v1/level", &Level { to }).await?;
+    out::line(changed.text);
     Ok(())
 }
 
@@ -124,8 +122,9 @@ fn say(changed: &Changed) {
     if !text.is_empty() {
         out::line(text);
     }
-    match changed.changed {
-        true => out::line(format_args!("epoch {} is in force", changed.epoch)),
-        false => out::line(format_args!("nothing to change; epoch {} stays in force", changed.epoch)),
+    if changed.changed {
+        out::line(format_args!("epoch {} is in force", changed.epoch));
+    } else if text.is_empty() {
+        out::line(format_args!("nothing to change; epoch {} stays in force", changed.epoch));
     }
 }
