@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::metrics::gauge::Gauge;
 use seam::{ByteStream, Host, Late, Stop};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use super::listener::Door;
@@ -70,19 +70,28 @@ where
 }
 
 /// Serves a connection until it ends; asked to stop, it ends what is in progress and takes nothing new.
-pub(super) async fn serve(stream: ByteStream, tls: Option<TlsAcceptor>, door: Arc<Door>, stop: Stop) {
+///
+/// What a connection needs for a while only, or in one protocol only, is boxed: its task stays small, and there are as
+/// many as callers.
+pub(super) async fn serve(
+    stream: ByteStream,
+    tls: Option<TlsAcceptor>,
+    door: Arc<Door>,
+    stop: Stop,
+    _place: OwnedSemaphorePermit,
+) {
     let mut wire = Wire::new(stream, &door.host, door.guard.stall_time);
     match tls {
         Some(tls) => {
-            if let Some(stream) = begun(&door, &stop, tls.accept(wire)).await {
+            if let Some(stream) = begun(&door, &stop, Box::pin(tls.accept(wire))).await {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 let spoken = if is_http2 { Spoken::Http2 } else { Spoken::Http1 };
-                speak(stream, spoken, &door, &stop).await;
+                speak(Box::new(stream), spoken, &door, &stop).await;
             }
         }
         None => {
-            if let Some(spoken) = begun(&door, &stop, wire.sniff()).await {
-                speak(wire, spoken, &door, &stop).await;
+            if let Some(spoken) = begun(&door, &stop, Box::pin(wire.sniff())).await {
+                speak(Box::new(wire), spoken, &door, &stop).await;
             }
         }
     }
@@ -113,7 +122,7 @@ pub(super) async fn begun<T>(
     }
 }
 
-async fn speak<S>(stream: S, spoken: Spoken, door: &Arc<Door>, stop: &Stop)
+async fn speak<S>(stream: Box<S>, spoken: Spoken, door: &Arc<Door>, stop: &Stop)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -131,7 +140,7 @@ where
     }
 }
 
-async fn http1<S>(stream: S, door: &Arc<Door>, via: &Arc<Via>, stop: &Stop) -> Result<(), hyper::Error>
+async fn http1<S>(stream: Box<S>, door: &Arc<Door>, via: &Arc<Via>, stop: &Stop) -> Result<(), hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -147,7 +156,7 @@ where
         .header_read_timeout(guard.header_time)
         .max_buf_size(BUFFER.max(guard.header_bytes as usize))
         .max_header_size(guard.header_bytes as usize);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
@@ -156,7 +165,7 @@ where
     connection.await
 }
 
-async fn http2<S>(stream: S, door: &Arc<Door>, via: &Arc<Via>, stop: &Stop) -> Result<(), hyper::Error>
+async fn http2<S>(stream: Box<S>, door: &Arc<Door>, via: &Arc<Via>, stop: &Stop) -> Result<(), hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -178,7 +187,7 @@ where
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,

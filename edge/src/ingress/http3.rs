@@ -13,13 +13,13 @@ use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use ring::{hkdf, hmac};
 use seam::{Host, Late, QuicRuntime, Stop};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Upload;
 use super::answer::Answer;
 use super::certificate::Certificate;
 use super::http::{Open, REST, begun};
-use super::listener::{BindError, Door, holding};
+use super::listener::{BindError, Door};
 use super::quic::{self, Signals};
 use crate::config::Guard;
 
@@ -80,7 +80,12 @@ fn transport(guard: &Guard) -> TransportConfig {
 }
 
 /// Serves a connection until it ends; asked to stop, it ends what is in progress and takes nothing new.
-pub(super) async fn serve(incoming: quinn::Incoming, door: Arc<Door>, stop: Stop) {
+pub(super) async fn serve(
+    incoming: quinn::Incoming,
+    door: Arc<Door>,
+    stop: Stop,
+    _place: OwnedSemaphorePermit,
+) {
     let Ok(connecting) = incoming.accept() else { return };
     let Some(connection) = begun(&door, &stop, async { Ok(connecting.await?) }).await else { return };
     let _open = Open::new(&door.http3.connections);
@@ -99,8 +104,8 @@ pub(super) async fn serve(incoming: quinn::Incoming, door: Arc<Door>, stop: Stop
             biased;
             accepted = h3.accept() => match (accepted, Arc::clone(&streams).try_acquire_owned()) {
                 (Ok(Some(request)), Ok(place)) => {
-                    let work = stream(request, Arc::clone(&door), signals.clone());
-                    drop(door.host.spawn("http3-stream", holding(place, work)));
+                    let work = stream(request, Arc::clone(&door), signals.clone(), place);
+                    drop(door.host.spawn("http3-stream", work));
                 }
                 (Ok(Some(_)), Err(_)) | (Ok(None), _) => return,
                 (Err(error), _) => return tracing::trace!(%error, "an HTTP/3 connection ended"),
@@ -122,7 +127,7 @@ pub(super) async fn serve(incoming: quinn::Incoming, door: Arc<Door>, stop: Stop
 }
 
 /// One request. Whatever is in progress is dropped as soon as the caller no longer reads its answer.
-async fn stream(incoming: Incoming, door: Arc<Door>, signals: Signals) {
+async fn stream(incoming: Incoming, door: Arc<Door>, signals: Signals, _place: OwnedSemaphorePermit) {
     let (request, stream) = match door.host.timeout(door.guard.header_time, incoming.resolve_request()).await
     {
         Ok(Ok(resolved)) => resolved,

@@ -203,8 +203,8 @@ async fn accept_tcp(bound: Bound, door: Arc<Door>, places: Arc<Semaphore>, stop:
         match accepted {
             Ok((stream, _peer)) => {
                 let Some(place) = place(&places) else { continue };
-                let serving = http::serve(stream, tls.clone(), Arc::clone(&door), stop.clone());
-                drop(door.host.spawn("connection", holding(place, serving)));
+                let serving = http::serve(stream, tls.clone(), Arc::clone(&door), stop.clone(), place);
+                drop(door.host.spawn("connection", serving));
             }
             Err(error) => {
                 tracing::warn!(%error, at = %bound.at, "cannot accept a connection");
@@ -232,8 +232,8 @@ async fn accept_quic(udp: quinn::Endpoint, door: Arc<Door>, places: Arc<Semaphor
         }
         match place(&places) {
             Some(place) => {
-                let serving = http3::serve(incoming, Arc::clone(&door), stop.clone());
-                drop(door.host.spawn("connection", holding(place, serving)));
+                let serving = http3::serve(incoming, Arc::clone(&door), stop.clone(), place);
+                drop(door.host.spawn("connection", serving));
             }
             None => incoming.refuse(),
         }
@@ -246,9 +246,4 @@ fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
         tracing::warn!("a connection was turned away: as many are open as the node takes");
     }
     place
-}
-
-pub(super) async fn holding(place: OwnedSemaphorePermit, serving: impl Future<Output = ()>) {
-    serving.await;
-    drop(place);
 }

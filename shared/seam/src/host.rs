@@ -12,6 +12,7 @@ use base::{Mono, WallMs};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::work::{Reporting, Timed};
 use crate::{ByteStream, Disk, Listener, Parts};
 
 tokio::task_local! {
@@ -85,8 +86,8 @@ impl Host {
     /// # Errors
     /// [`Late`] when the time ran out; `work` is dropped.
     #[expect(clippy::disallowed_methods, reason = "the one door to timers")]
-    pub async fn timeout<F: Future>(&self, time: Duration, work: F) -> Result<F::Output, Late> {
-        tokio::time::timeout(time, work).await.map_err(|_elapsed| Late)
+    pub fn timeout<F: Future>(&self, time: Duration, work: F) -> Timed<F> {
+        Timed::new(tokio::time::timeout(time, work))
     }
 
     /// Starts a task of this host. It runs on when the returned handle is dropped; see [`Task::bound`].
@@ -96,17 +97,14 @@ impl Host {
         F::Output: Send + 'static,
     {
         let (done, result) = oneshot::channel();
-        let scoped = CURRENT.scope(self.clone(), async move {
-            // The receiver may be gone: then nobody wants the result.
-            drop(done.send(work.await));
-        });
+        let scoped = CURRENT.scope(self.clone(), Reporting::new(work, done));
         let abort = self.parts.tasks.spawn(name, Box::pin(scoped));
         Task { result, abort }
     }
 
     /// Runs `work` as this host's, in the task that awaits it.
-    pub async fn scope<F: Future>(&self, work: F) -> F::Output {
-        CURRENT.scope(self.clone(), work).await
+    pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        CURRENT.scope(self.clone(), work)
     }
 
     /// Runs heavy or blocking work away from the tasks.

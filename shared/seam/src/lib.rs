@@ -13,6 +13,7 @@ mod parts;
 mod quic;
 mod real;
 mod stop;
+mod work;
 
 pub use disk::{Disk, DiskLock, File, Open, write_atomic};
 pub use host::{Bound, Gone, Host, Late, Task, current};
@@ -21,3 +22,4 @@ pub use net::{ByteStream, Listener, Net, Stream};
 pub use parts::{Boxed, Clock, Entropy, Parts, Tasks};
 pub use quic::QuicRuntime;
 pub use stop::{Stop, Stopper};
+pub use work::Timed;
