@@ -1,5 +1,7 @@
 //! A mesh of real processes for a test: `portolan up` in a directory of its own, on free ports.
 
+mod joining;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
