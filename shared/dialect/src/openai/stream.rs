@@ -3,6 +3,7 @@
 //! Most chunks carry a piece of text and nothing else; they are looked at with three substring searches and parsed
 //! never. A quote within a JSON text is escaped, so that `"usage"` with both quotes bare is a key or a whole value.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::error::{UpstreamError, upstream_error};
 use super::reply::{Usage, is_empty_list, usage};
+use super::scan::span;
 use crate::sse::{Data, Judged, read_event};
 
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
@@ -159,6 +161,9 @@ impl Meter {
         let Some(reported) = chunk.usage else { return Judged::Keep };
         self.usage = usage(reported).or(self.usage);
         match chunk.choices {
+            Some(choices) if !is_empty_list(choices) && self.hide_usage => {
+                Judged::Replace(without_member(payload, span(payload, reported)))
+            }
             Some(choices) if !is_empty_list(choices) => Judged::Keep,
             _none if self.hide_usage => Judged::Drop,
             Some(_empty) => Judged::Keep,
@@ -223,7 +228,35 @@ fn values<'a>(finder: &'a Finder<'_>, payload: &'a [u8]) -> impl Iterator<Item =
 /// The usage chunk with the `choices` that strict clients want to see.
 fn with_choices(payload: &[u8]) -> Bytes {
     let members = payload.get(1..).unwrap_or_default();
-    [&b"data: {\"choices\":[],"[..], members, b"\n\n"].concat().into()
+    event(&[&b"{\"choices\":[],"[..], members].concat())
+}
+
+/// A payload as one event; each of its lines is a `data` field.
+fn event(payload: &[u8]) -> Bytes {
+    let mut event = Vec::with_capacity(payload.len() + 8);
+    for line in payload.split(|byte| *byte == b'\n') {
+        event.extend_from_slice(b"data: ");
+        event.extend_from_slice(line);
+        event.push(b'\n');
+    }
+    event.push(b'\n');
+    event.into()
+}
+
+/// The chunk without its `usage`, whose value stands at `value`; every other byte as it came.
+fn without_member(payload: &[u8], value: Range<usize>) -> Bytes {
+    let before = payload.get(..value.start).unwrap_or_default().trim_ascii_end();
+    let after = payload.get(value.end..).unwrap_or_default();
+    let key = before.strip_suffix(b":").map(<[u8]>::trim_ascii_end);
+    let parts = match key.and_then(|before| before.strip_suffix(USAGE.needle())) {
+        Some(before) => match before.trim_ascii_end().strip_suffix(b",") {
+            Some(others) => [others, &[], after],
+            None => [before, &[], after.trim_ascii_start().strip_prefix(b",").unwrap_or(after)],
+        },
+        // The key is spelt with escapes: it stays, without its value.
+        None => [before, b"null", after],
+    };
+    event(&parts.concat())
 }
 
 #[cfg(test)]

@@ -43,6 +43,30 @@ fn usage_that_only_we_asked_for_is_taken_and_hidden() {
     assert_eq!(counted(&meter), Some((9, 2)));
 }
 
+#[test]
+fn usage_on_a_chunk_with_text_is_taken_and_hidden_and_the_rest_stays_byte_for_byte() {
+    const REPORT: &str = r#"{"prompt_tokens":9, "completion_tokens":2}"#;
+    let choices = r#""choices": [{"delta":{"content":"a \"usage\":1"},"finish_reason":"stop"}]"#;
+    for (sent, left) in [
+        (format!(r#"{{{choices},"usage":{REPORT},"x" : 1.50}}"#), format!(r#"{{{choices},"x" : 1.50}}"#)),
+        (format!(r#"{{{choices}, "usage" : {REPORT} }}"#), format!("{{{choices} }}")),
+        (format!(r#"{{ "usage":{REPORT} , {choices}}}"#), format!("{{  {choices}}}")),
+    ] {
+        let (out, meter) = follow(&events(&[&sent, "[DONE]"]), true);
+        assert_eq!(out, events(&[&left, "[DONE]"]));
+        assert_eq!((counted(&meter), meter.complete()), (Some((9, 2)), true));
+        let (out, meter) = follow(&events(&[&sent, "[DONE]"]), false);
+        assert_eq!((out, counted(&meter)), (events(&[&sent, "[DONE]"]), Some((9, 2))), "it was asked for");
+    }
+    let spread = follow("data: {\"choices\":[{}],\ndata: \"usage\":{}}\n\n", true).0;
+    assert_eq!(spread, events(&[r#"{"choices":[{}]}"#]));
+    let spread = follow("data: {\"choices\":[{}],\"usage\":{},\ndata: \"x\":1}\n\n", true).0;
+    assert_eq!(spread, "data: {\"choices\":[{}],\ndata: \"x\":1}\n\n");
+    let escaped = format!(r#"{{{choices},"us\u0061ge":{REPORT},"x":{{"usage":{{}}}}}}"#);
+    let (out, _meter) = follow(&events(&[&escaped]), true);
+    assert_eq!(out, events(&[&escaped.replace(REPORT, "null"), "[DONE]"]));
+}
+
 /// Case B022.
 #[test]
 fn a_usage_chunk_without_choices_gets_them() {
