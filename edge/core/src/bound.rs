@@ -1,8 +1,9 @@
 //! The most that a call can cost: what a strict budget must hold before the call is made.
 //!
 //! Input: what the dialect can bound from the body's bytes, and never more than the model's context. Output: the
-//! caller's cap, else the model's, else what the context leaves; times the number of answers. A cap that the caller
-//! did not give goes on the wire, or the bound would be a guess. What has no bound is `None`, never zero.
+//! smaller of the caller's cap and the model's, else what the context leaves; times the number of answers. A cap that
+//! the caller did not give, or gave larger than the model's, goes on the wire, or the bound would be a guess. What has
+//! no bound is `None`, never zero.
 
 use base::{Amount, NanoUsd, Tokens, Unit};
 use wire::catalog::{Model, Operation};
@@ -27,7 +28,7 @@ pub struct Bound {
     pub output: Option<Tokens>,
     /// Money.
     pub cost: Option<NanoUsd>,
-    /// The cap to put on the wire, when the caller gave none.
+    /// The cap to put on the wire, when the caller gave none or a larger one.
     pub wire_cap: Option<Tokens>,
 }
 
@@ -78,11 +79,11 @@ fn answer(
     input: Option<Tokens>,
     strict: bool,
 ) -> (Option<Tokens>, Option<Tokens>) {
-    if let Some(cap) = size.cap {
-        return (Some(cap), None);
-    }
-    if let Some(cap) = model.output_cap {
-        return (Some(cap), Some(cap));
+    match (size.cap, model.output_cap) {
+        (Some(given), Some(most)) if given > most => return (Some(most), Some(most)),
+        (Some(given), Some(_) | None) => return (Some(given), None),
+        (None, Some(most)) => return (Some(most), Some(most)),
+        (None, None) => {}
     }
     let left = model.context.zip(input).and_then(|(context, input)| context.0.checked_sub(input.0));
     let cap = left.filter(|left| *left > 0 && strict).map(Tokens);
@@ -105,6 +106,19 @@ mod tests {
         assert_eq!(bound.cost, Some(NanoUsd(1_096 + 300)));
         assert_eq!(bound.amount(Unit::Tokens), Some(Amount(1_246)));
         assert_eq!(bound.amount(Unit::Requests), Some(Amount(1)));
+    }
+
+    #[test]
+    fn a_cap_beyond_the_models_is_lowered_to_it_and_a_smaller_one_stays() {
+        let capped = Model { output_cap: Some(Tokens(200)), ..model() };
+        let of = |cap| {
+            let size = Size { cap: Some(Tokens(cap)), answers: 2, ..text(10) };
+            let bound = Bound::of(&size, Operation::Chat, &capped, true);
+            (bound.output, bound.wire_cap)
+        };
+        assert_eq!(of(5_000), (Some(Tokens(400)), Some(Tokens(200))));
+        assert_eq!(of(200), (Some(Tokens(400)), None));
+        assert_eq!(of(50), (Some(Tokens(100)), None));
     }
 
     #[test]
@@ -136,6 +150,21 @@ mod tests {
     }
 
     proptest! {
+        /// What goes on the wire caps each answer at no more than what the bound counts.
+        #[test]
+        fn the_wire_never_allows_more_than_the_bound_counts(
+            given in proptest::option::of(0u64..1_000), most in proptest::option::of(0u64..1_000),
+            context in proptest::option::of(1u64..4_000), answers in 1u32..8, strict: bool,
+        ) {
+            let model = Model { output_cap: most.map(Tokens), context: context.map(Tokens), ..model() };
+            let size = Size { cap: given.map(Tokens), answers, ..text(10) };
+            let bound = Bound::of(&size, Operation::Chat, &model, strict);
+            let wire = bound.wire_cap.map_or(given, |cap| Some(given.map_or(cap.0, |given| given.min(cap.0))));
+            let counted = bound.output.map(|output| output.0);
+            prop_assert_eq!(counted, wire.map(|wire| wire * u64::from(answers)));
+            prop_assert!(most.is_none() || wire <= most);
+        }
+
         #[test]
         fn a_larger_call_never_has_a_smaller_bound(
             input in 0u64..1 << 30, answers in 1u32..8, more_input in 0u64..1_000, more_answers in 0u32..4,

@@ -70,8 +70,8 @@ struct Spans {
     start: usize,
     model: Range<usize>,
     usage: UsagePlace,
-    /// The values of `max_tokens` and `max_completion_tokens` to replace.
-    caps: Vec<Range<usize>>,
+    /// The values of `max_tokens` and `max_completion_tokens` to replace, and what they are where given.
+    caps: Vec<(Range<usize>, Option<Tokens>)>,
 }
 
 /// Where a request for usage goes.
@@ -95,7 +95,7 @@ pub struct Patch<'a> {
     pub model: Option<&'a str>,
     /// Ask for usage in the stream; nothing when the call does not stream.
     pub include_usage: bool,
-    /// Set every output cap to this; when there is none, put `max_tokens`, the name all compatible servers know.
+    /// Lower every output cap to this; when there is none, put `max_tokens`, the name all compatible servers know.
     pub cap: Option<Tokens>,
 }
 
@@ -115,7 +115,7 @@ pub fn scan_chat(body: &Bytes) -> Result<Ask, BadRequest> {
     facts.unbounded = facts.unbounded.or(extra);
     let include_usage = stream_options(body, options, &mut spans)?;
     let caps = [cap("max_tokens", max_tokens)?, cap("max_completion_tokens", max_completion)?];
-    spans.caps = cap_spans(body, max_tokens, max_completion);
+    spans.caps = cap_spans(body, [max_tokens, max_completion], caps);
     Ok(Ask {
         model: name,
         stream: flag("stream", stream)?,
@@ -163,7 +163,8 @@ impl Ask {
             edits.extend(self.ask_usage(&mut insert));
         }
         if let Some(Tokens(cap)) = patch.cap {
-            edits.extend(self.spans.caps.iter().map(|span| (span.clone(), cap.to_string().into())));
+            let larger = self.spans.caps.iter().filter(|(_, given)| given.is_none_or(|given| given.0 > cap));
+            edits.extend(larger.map(|(span, _)| (span.clone(), cap.to_string().into())));
             if self.spans.caps.is_empty() {
                 insert.push_str(&format!("\"max_tokens\":{cap},"));
             }
@@ -251,13 +252,18 @@ fn stream_options(body: &[u8], value: Option<&RawValue>, spans: &mut Spans) -> R
 }
 
 /// Those of the two caps that the caller gave; a null is replaced only where there is no other.
-fn cap_spans(body: &[u8], first: Option<&RawValue>, second: Option<&RawValue>) -> Vec<Range<usize>> {
-    let both = [first, second];
-    let numbers: Vec<_> = both.iter().filter_map(|raw| given(*raw)).map(|raw| span(body, raw)).collect();
-    if !numbers.is_empty() {
-        return numbers;
+fn cap_spans(
+    body: &[u8],
+    both: [Option<&RawValue>; 2],
+    caps: [Option<Tokens>; 2],
+) -> Vec<(Range<usize>, Option<Tokens>)> {
+    let spans = both.into_iter().zip(caps).filter_map(|(raw, cap)| Some((span(body, raw?), cap)));
+    let (numbers, mut nulls): (Vec<_>, Vec<_>) = spans.partition(|(_, cap)| cap.is_some());
+    if numbers.is_empty() {
+        nulls.truncate(1);
+        return nulls;
     }
-    both.iter().flatten().take(1).map(|raw| span(body, raw)).collect()
+    numbers
 }
 
 fn cap(param: &'static str, value: Option<&RawValue>) -> Result<Option<Tokens>, BadRequest> {

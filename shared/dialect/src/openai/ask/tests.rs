@@ -56,12 +56,14 @@ fn usage_is_asked_for_however_the_options_stand() {
 }
 
 #[test]
-fn a_cap_replaces_what_the_caller_gave() {
+fn a_cap_lowers_what_the_caller_gave_and_raises_nothing() {
     for (given, patched) in [
         (r#""max_tokens":900"#, r#""max_tokens":5"#),
         (r#""max_completion_tokens": 900"#, r#""max_completion_tokens": 5"#),
         (r#""max_tokens":null"#, r#""max_tokens":5"#),
         (r#""max_tokens":null,"max_completion_tokens":9"#, r#""max_tokens":null,"max_completion_tokens":5"#),
+        (r#""max_tokens":3,"max_completion_tokens":9"#, r#""max_tokens":3,"max_completion_tokens":5"#),
+        (r#""max_tokens": 5"#, r#""max_tokens": 5"#),
     ] {
         let text = format!(r#"{{"model":"m",{MESSAGES},{given}}}"#);
         let got = chat(&text).patch(&body(&text), &Patch { cap: Some(Tokens(5)), ..Patch::default() });
