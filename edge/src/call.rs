@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use base::{Name, RegionName, RequestId};
+use base::{Code, Name, RegionName, RequestId};
 use http::header::{ALT_SVC, CONTENT_LENGTH, HeaderValue};
 use http::{HeaderMap, HeaderName, Request, Response};
 use seam::{Host, Late, Stop};
@@ -12,7 +12,7 @@ use telemetry::record::{Recorder, Sampling};
 use telemetry::trace::{Context, Tracer};
 use wire::catalog::Operation;
 
-use crate::admission::{self, Denied, Level, Pass};
+use crate::admission::{self, Denied, Level, Pass, Permit};
 use crate::config::Guard;
 use crate::convert::{self, Call};
 use crate::debug;
@@ -61,7 +61,9 @@ pub(crate) struct Edge {
 pub(crate) async fn handle(edge: Arc<Edge>, request: Request<Upload>, via: Arc<Via>) -> Response<Answer> {
     let id = RequestId::new(edge.host.wall(), edge.dice.draw_wide());
     let (head, body) = request.into_parts();
-    let handled = match ingress::wanted(&head.method, head.uri.path(), &via) {
+    let wanted = ingress::bounded(&head, edge.guard.header_bytes)
+        .and_then(|()| ingress::wanted(&head.method, head.uri.path(), &via));
+    let handled = match wanted {
         Ok(Wanted::Call(operation)) => {
             let debug = ingress::asks_debug(&head.headers, &head.uri);
             match arrive(&edge, id, operation, &via, head.headers) {
@@ -128,22 +130,11 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
         Err(unknown) => return Err(refused(edge, &arrival, None, unknown.into())),
     };
     let identified = Some(host.now());
-    let admitted = async {
-        // What is asked: the body, whole and within bounds.
-        convert::readable(&arrival.headers)?;
-        let announced =
-            arrival.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let body = body.read(host, announced, edge.guard.body_bytes, edge.guard.body_time).await?;
-        let call = convert::read(arrival.operation, body)?;
-        // Where it may go, and what it can cost there at most.
-        let route = routing::route(&caller, &call, &edge.region, edge.dice.draw())?;
-        // Whether it may be made now: limits, then budgets.
-        let admitted = admission::admit(&mut arrival, &caller, &route, &edge.purse, host.now()).await;
-        edge.metrics.admitted(&admitted);
-        let permit = admitted.map_err(|denied| denied.told(host.now(), host.wall()))?;
-        Ok((call, route, permit))
-    };
-    let (call, route, permit) = match admitted.await {
+    let mut entering = Entering { edge, arrival: &mut arrival, caller: &caller, decided: false };
+    let admitted = entering.admitted(body).await;
+    entering.decided = true;
+    drop(entering);
+    let (call, route, permit) = match admitted {
         Ok(admitted) => admitted,
         Err(rejection) => {
             let times = Times { identified, ..Times::default() };
@@ -164,6 +155,43 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
     match host.timeout(edge.guard.keep_alive, &mut dispatching).await {
         Ok((dispatched, account)) => relay::respond(edge, dispatched, account),
         Err(Late) => Ok(relay::respond_ahead(edge, dispatching)),
+    }
+}
+
+/// A known caller's call until it is admitted or refused. Dropped before that, its caller is gone: it is recorded too.
+struct Entering<'a> {
+    edge: &'a Edge,
+    arrival: &'a mut Arrival,
+    caller: &'a identity::Caller,
+    decided: bool,
+}
+
+impl Entering<'_> {
+    async fn admitted(&mut self, body: Upload) -> Result<(Call, Route, Permit), Rejection> {
+        let Self { edge, arrival, caller, .. } = self;
+        let (host, guard) = (&edge.host, &edge.guard);
+        // What is asked: the body, whole and within bounds.
+        convert::readable(&arrival.headers)?;
+        let announced =
+            arrival.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = body.read(host, announced, guard.body_bytes, guard.body_time).await?;
+        let call = convert::read(arrival.operation, body)?;
+        // Where it may go, and what it can cost there at most.
+        let route = routing::route(caller, &call, &edge.region, edge.dice.draw())?;
+        // Whether it may be made now: limits, then budgets.
+        let admitted = admission::admit(arrival, caller, &route, &edge.purse, host.now()).await;
+        edge.metrics.admitted(&admitted);
+        let permit = admitted.map_err(|denied| denied.told(host.now(), host.wall()))?;
+        Ok((call, route, permit))
+    }
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        if !self.decided {
+            let gone = Code::CallerGone;
+            record::refused(self.edge, self.arrival, Some(self.caller), gone, gone.status());
+        }
     }
 }
 

@@ -67,7 +67,9 @@ pub(crate) fn refused(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>, c
         return;
     }
     let total_us = micros(edge.host.now().since(arrival.started));
-    edge.recorder.keep(CallRecord { status, code: Some(code), total_us, ..blank(edge, arrival, caller) });
+    let outcome = if code == Code::CallerGone { Outcome::CallerGone } else { Outcome::Failed };
+    let code = Some(code);
+    edge.recorder.keep(CallRecord { status, outcome, code, total_us, ..blank(edge, arrival, caller) });
 }
 
 fn blank(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>) -> CallRecord {

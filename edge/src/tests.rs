@@ -4,8 +4,13 @@
 mod bad_input;
 mod caller;
 mod debugging;
+mod framing;
+mod instances;
 mod lifecycle;
+mod limits;
 mod peering;
+mod pressure;
 mod server;
 mod serving;
+mod usage;
 mod world;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{Mono, RequestId, WallMs};
+use http::request::Parts;
 use http::{HeaderMap, Method, Uri};
 use telemetry::trace::Context;
 use wire::catalog::Operation;
@@ -19,6 +20,12 @@ pub(crate) enum NoCall {
     /// The path takes other methods.
     #[error("the path takes {0} only")]
     Method(&'static str),
+    /// Its headers are too large.
+    #[error("the headers exceed {limit} bytes")]
+    Headers {
+        /// Bytes allowed.
+        limit: u32,
+    },
 }
 
 /// What a request asks for.
@@ -37,6 +44,24 @@ pub(crate) enum Wanted<'a> {
     /// Metrics.
     Metrics,
 }
+
+/// Whether a request's target and headers stay within `limit`, counted as HTTP/2 and HTTP/3 do (RFC 9113 §6.5.2): names,
+/// values and 32 bytes for each. Connections read up to [`HEADROOM`] times as much, so that the refusal can be worded.
+///
+/// # Errors
+/// [`NoCall::Headers`] when they do not.
+pub(crate) fn bounded(head: &Parts, limit: u32) -> Result<(), NoCall> {
+    let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    let size = target + fields.sum::<usize>();
+    if size > limit as usize { Err(NoCall::Headers { limit }) } else { Ok(()) }
+}
+
+/// How much more of headers than allowed is read.
+pub(super) const HEADROOM: u32 = 2;
+
+/// What a field counts besides its bytes.
+const FIELD: usize = 32;
 
 /// What a request asks for.
 ///

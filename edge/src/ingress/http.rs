@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
+use super::arrival::HEADROOM;
 use super::listener::Door;
 use super::wire::{Spoken, Wire};
 use super::{Upload, Via};
@@ -150,12 +151,13 @@ where
         let handling = handler(request.map(Upload::Hyper), &via);
         async move { Ok::<_, Infallible>(handling.await) }
     });
+    let headers = guard.header_bytes.saturating_mul(HEADROOM) as usize;
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(guard.header_time)
-        .max_buf_size(BUFFER.max(guard.header_bytes as usize))
-        .max_header_size(guard.header_bytes as usize);
+        .max_buf_size(BUFFER.max(headers))
+        .max_header_size(headers);
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         biased;
@@ -183,7 +185,7 @@ where
         .keep_alive_interval(PING.0)
         .keep_alive_timeout(PING.1)
         .max_concurrent_streams(guard.streams_per_connection)
-        .max_header_list_size(guard.header_bytes)
+        .max_header_list_size(guard.header_bytes.saturating_mul(HEADROOM))
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER);

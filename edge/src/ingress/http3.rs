@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Upload;
 use super::answer::Answer;
+use super::arrival::HEADROOM;
 use super::certificate::Certificate;
 use super::http::{Open, REST, begun};
 use super::listener::{BindError, Door};
@@ -92,7 +93,8 @@ pub(super) async fn serve(
     let signals = Signals::default();
     let quic = quic::Connection::new(connection.clone(), signals.clone());
     let mut builder = h3::server::builder();
-    builder.send_grease(false).max_field_section_size(u64::from(door.guard.header_bytes));
+    let headers = door.guard.header_bytes.saturating_mul(HEADROOM);
+    builder.send_grease(false).max_field_section_size(u64::from(headers));
     let mut h3 = match builder.build(quic).await {
         Ok(h3) => h3,
         Err(error) => return tracing::debug!(%error, "an HTTP/3 connection broke"),

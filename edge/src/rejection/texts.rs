@@ -34,6 +34,9 @@ impl From<NoCall> for Rejection {
                 Code::NotFound,
                 "There is no such path. Calls go to /v1/chat/completions or /v1/embeddings; GET /v1/models lists what can be asked for.",
             ),
+            NoCall::Headers { limit } => {
+                Self::new(Code::HeadersTooLarge, format!("The headers exceed the limit of {limit} bytes."))
+            }
             NoCall::Method(allow) => Self {
                 allow: Some(allow),
                 ..Self::new(Code::MethodNotAllowed, format!("This path takes {allow} only."))

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::pki_types::pem::PemObject as _;
@@ -150,9 +151,9 @@ impl Caller {
 
     /// Sends a request and gives the answer's head and its open body.
     pub(super) async fn open(&self, over: Over, mut request: Request<Full<Bytes>>) -> Response<Incoming> {
-        let io = TokioIo::new(self.stream(over).await);
         match over {
             Over::Plain1 | Over::Secure1 => {
+                let io = TokioIo::new(self.stream(over).await);
                 request.headers_mut().insert("host", "localhost".parse().unwrap());
                 let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
                 drop(self.host.spawn("caller", async move { drop(connection.await) }));
@@ -160,12 +161,20 @@ impl Caller {
             }
             Over::Plain2 | Over::Secure2 | Over::Secure3 => {
                 *request.uri_mut() = format!("http://localhost{}", request.uri()).parse().unwrap();
-                let (mut sender, connection) =
-                    hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
-                drop(self.host.spawn("caller", async move { drop(connection.await) }));
-                sender.send_request(request).await.unwrap()
+                self.http2(over).await.send_request(request).await.unwrap()
             }
         }
+    }
+
+    /// A connection over HTTP/2.
+    pub(super) async fn http2<B>(&self, over: Over) -> http2::SendRequest<B>
+    where
+        B: Body<Data: Send, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
+    {
+        let io = TokioIo::new(self.stream(over).await);
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        drop(self.host.spawn("caller", async move { drop(connection.await) }));
+        sender
     }
 
     async fn over_http3(&self, request: Request<Full<Bytes>>) -> Answered {
@@ -180,6 +189,13 @@ impl Caller {
 
     /// Sends a request over HTTP/3 and gives its stream; the connection lives as long as what comes with it.
     pub(super) async fn begin_http3(&self, request: Request<Full<Bytes>>) -> (Http3, Box<dyn Send>) {
+        let (mut sender, connection) = self.http3().await;
+        let stream = send_http3(&mut sender, request).await;
+        (stream, Box::new((connection, sender)))
+    }
+
+    /// A connection over HTTP/3, which lives as long as what comes with it.
+    pub(super) async fn http3(&self) -> (Sender3, Box<dyn Send>) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let socket = self.host.datagram(any).unwrap();
         let runtime = Arc::new(QuicRuntime(self.host.clone()));
@@ -194,31 +210,58 @@ impl Caller {
         let config = quinn::ClientConfig::new(Arc::new(crypto));
         let connection = endpoint.connect_with(config, self.secure, "localhost").unwrap().await.unwrap();
         let quic = quic::Connection::new(connection, quic::Signals::default());
-        let (mut driver, mut sender) =
+        let (mut driver, sender) =
             h3::client::builder().send_grease(false).build::<_, _, Bytes>(quic).await.unwrap();
         let driving = self
             .host
             .spawn("caller", async move { drop(std::future::poll_fn(|cx| driver.poll_close(cx)).await) });
-        let (mut head, body) = request.into_parts();
-        head.uri = format!("https://localhost{}", head.uri).parse().unwrap();
-        let mut stream = sender.send_request(Request::from_parts(head, ())).await.unwrap();
-        let body = body.collect().await.unwrap().to_bytes();
-        if !body.is_empty() {
-            stream.send_data(body).await.unwrap();
-        }
-        stream.finish().await.unwrap();
-        (stream, Box::new((driving.bound(), endpoint, sender)))
+        (sender, Box::new((driving.bound(), endpoint)))
     }
 
-    /// Sends bytes on a fresh cleartext connection and reads until the node closes it or `within` is over.
+    /// Sends bytes on a fresh cleartext connection and reads until the node closes it, which it must `within` a time.
     pub(super) async fn raw(&self, bytes: &[u8], within: Duration) -> String {
         let mut stream = self.stream(Over::Plain1).await;
-        stream.write_all(bytes).await.unwrap();
+        // The node may close before it has them all.
+        drop(stream.write_all(bytes).await);
         let mut read = Vec::new();
-        // What came before the time was over counts.
-        drop(self.host.timeout(within, stream.read_to_end(&mut read)).await);
+        // In which way it closes is its choice; what came before counts.
+        let closed = self.host.timeout(within, stream.read_to_end(&mut read)).await;
+        drop(closed.unwrap_or_else(|late| {
+            panic!("{late:?}: still open after {:?}", String::from_utf8_lossy(&read))
+        }));
         String::from_utf8_lossy(&read).into_owned()
+    }
+
+    /// Sends bytes on a fresh cleartext connection and reads the first head that comes back.
+    pub(super) async fn first_head(&self, bytes: &[u8]) -> String {
+        let mut stream = self.stream(Over::Plain1).await;
+        stream.write_all(bytes).await.unwrap();
+        read_head(&mut stream).await
     }
 }
 
+/// Sends a whole request on an HTTP/3 connection.
+pub(super) async fn send_http3(sender: &mut Sender3, request: Request<Full<Bytes>>) -> Http3 {
+    let (mut head, body) = request.into_parts();
+    head.uri = format!("https://localhost{}", head.uri).parse().unwrap();
+    let mut stream = sender.send_request(Request::from_parts(head, ())).await.unwrap();
+    let body = body.collect().await.unwrap().to_bytes();
+    if !body.is_empty() {
+        stream.send_data(body).await.unwrap();
+    }
+    stream.finish().await.unwrap();
+    stream
+}
+
+/// Reads up to the empty line that ends a head.
+pub(super) async fn read_head(stream: &mut ByteStream) -> String {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n") {
+        read.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(read).unwrap()
+}
+
 pub(super) type Http3 = h3::client::RequestStream<quic::Duplex<Bytes>, Bytes>;
+
+pub(super) type Sender3 = h3::client::SendRequest<quic::Opener, Bytes>;

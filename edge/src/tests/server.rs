@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -14,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use seam::{Host, Lock};
 use tokio::sync::watch;
 
-use crate::ingress::{Answer, End, Flows};
+use crate::ingress::{Answer, End, Flows, Outlet};
 
 /// What the next calls get.
 #[derive(Clone, Debug)]
@@ -29,6 +30,10 @@ pub(super) enum Act {
     Break(&'static [&'static str]),
     /// A whole chat completion, once told to [`Server::go_on`].
     Late,
+    /// These events and the end.
+    Events(&'static [&'static str]),
+    /// Events without end, as fast as they are taken.
+    Flood,
     /// Nothing at all.
     Silent,
     /// An error of this status and body.
@@ -48,6 +53,7 @@ struct State {
     asked: Lock<Vec<Bytes>>,
     headers: Lock<Vec<http::HeaderMap>>,
     open: watch::Sender<u32>,
+    flooded: AtomicUsize,
     go_on: watch::Sender<bool>,
 }
 
@@ -60,6 +66,7 @@ impl Server {
             asked: Lock::default(),
             headers: Lock::default(),
             open: watch::channel(0).0,
+            flooded: AtomicUsize::new(0),
             go_on: watch::channel(false).0,
         });
         let (of, shared) = (host.clone(), Arc::clone(&state));
@@ -96,6 +103,11 @@ impl Server {
     /// Headers it was sent.
     pub(super) fn headers(&self) -> Vec<http::HeaderMap> {
         self.state.headers.lock().clone()
+    }
+
+    /// Bytes of floods that were taken from it.
+    pub(super) fn flooded(&self) -> usize {
+        self.state.flooded.load(Ordering::Relaxed)
     }
 
     /// Waits until so many of its answers are in progress.
@@ -139,6 +151,19 @@ async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response
             let _open = open;
             std::future::pending().await
         }
+        Act::Events(given) => flow(open, |_state, outlet| async move {
+            for event in given {
+                outlet.send(Bytes::from_static(event.as_bytes())).await;
+            }
+            End::Whole
+        }),
+        Act::Flood => flow(open, |state, outlet| async move {
+            let event: Bytes = word(&"x".repeat(16 * 1024)).into();
+            loop {
+                outlet.send(event.clone()).await;
+                state.flooded.fetch_add(event.len(), Ordering::Relaxed);
+            }
+        }),
         Act::Words(words) => events(open, words, Ending::Whole),
         Act::Hang(words) => events(open, words, Ending::Hang),
         Act::Break(words) => events(open, words, Ending::Break),
@@ -166,15 +191,16 @@ fn json(status: u16, body: &'static str) -> Response<Answer> {
     response.body(Answer::whole(Bytes::from_static(body.as_bytes()))).unwrap()
 }
 
+fn word(word: &str) -> String {
+    format!(
+        "data: {{\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}},\"finish_reason\":null}}]}}\n\n"
+    )
+}
+
 fn events(open: Open, words: &'static [&'static str], ending: Ending) -> Response<Answer> {
-    let answer = Answer::flow(&Flows::default(), move |outlet| async move {
-        let mut go_on = open.0.go_on.subscribe();
-        let _open = open;
-        for word in words {
-            let event = format!(
-                "data: {{\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}},\"finish_reason\":null}}]}}\n\n"
-            );
-            outlet.send(event.into()).await;
+    flow(open, move |state, outlet| async move {
+        for text in words {
+            outlet.send(word(text).into()).await;
         }
         match ending {
             Ending::Whole => {
@@ -185,9 +211,23 @@ fn events(open: Open, words: &'static [&'static str], ending: Ending) -> Respons
             }
             Ending::Hang => std::future::pending().await,
             Ending::Break => {
-                go_on.wait_for(|go_on| *go_on).await.unwrap();
+                state.go_on.subscribe().wait_for(|go_on| *go_on).await.unwrap();
                 End::Broken
             }
+        }
+    })
+}
+
+/// An event stream that `produce` makes; the answer is open as long as it is produced.
+fn flow<F>(open: Open, produce: impl FnOnce(Arc<State>, Outlet) -> F) -> Response<Answer>
+where
+    F: Future<Output = End> + Send + 'static,
+{
+    let answer = Answer::flow(&Flows::default(), move |outlet| {
+        let producing = produce(Arc::clone(&open.0), outlet);
+        async move {
+            let _open = open;
+            producing.await
         }
     });
     Response::builder().header("content-type", "text/event-stream").body(answer).unwrap()

@@ -102,6 +102,12 @@ impl World {
 
     /// Records written so far, at least `wanted` of them.
     pub(super) async fn records(&self, wanted: usize) -> Vec<serde_json::Value> {
+        let within = Duration::from_secs(10);
+        let records = self.host.timeout(within, self.written(wanted)).await;
+        records.unwrap_or_else(|_late| panic!("no {wanted} records within {within:?}"))
+    }
+
+    async fn written(&self, wanted: usize) -> Vec<serde_json::Value> {
         let file = self.dir.path().join("calls/calls-0.jsonl");
         loop {
             let text = self.host.disk().read(&file).await.unwrap_or_default();
@@ -119,6 +125,16 @@ impl World {
     /// Calls in progress at the node.
     pub(super) fn in_progress(&self) -> u32 {
         self.edge.gate.lock().in_progress().0
+    }
+
+    /// Waits until a call is in progress.
+    pub(super) async fn busy(&self) {
+        let busy = async {
+            while self.in_progress() == 0 {
+                self.host.sleep(Duration::from_millis(1)).await;
+            }
+        };
+        self.host.timeout(Duration::from_secs(5), busy).await.expect("a call comes in");
     }
 
     /// Waits until no call is in progress.
