@@ -75,7 +75,7 @@ pub(crate) async fn handle(edge: Arc<Edge>, request: Request<Upload>, via: Arc<V
         Ok(Wanted::Model(name)) => pages::model(&edge, &head.headers, name),
         Ok(Wanted::Health) => Ok(pages::health()),
         Ok(Wanted::Ready) => Ok(pages::ready(&edge)),
-        Ok(Wanted::Metrics) => pages::metrics(&edge),
+        Ok(Wanted::Metrics) => pages::metrics(&edge, &head.headers),
         Err(no_call) => Err(no_call.into()),
     };
     let mut response = handled.unwrap_or_else(|rejection| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Code;
 use bytes::Bytes;
 use dialect::openai::{ListedModel, models_list};
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 
@@ -79,11 +79,12 @@ pub(crate) fn ready(edge: &Edge) -> Response<Answer> {
 }
 
 /// Metrics for a scraper.
-pub(crate) fn metrics(edge: &Edge) -> Result<Response<Answer>, Rejection> {
+pub(crate) fn metrics(edge: &Edge, headers: &HeaderMap) -> Result<Response<Answer>, Rejection> {
     edge.metrics.look(edge);
-    let text = edge.metrics.edge().exposition().render().map_err(|_no_text| broken())?;
-    let mut response = Response::new(Answer::whole(Bytes::from(text)));
-    let content_type = HeaderValue::from_static(telemetry::metrics::CONTENT_TYPE);
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let page = edge.metrics.edge().exposition().render(accept).map_err(|_no_text| broken())?;
+    let mut response = Response::new(Answer::whole(Bytes::from(page.text)));
+    let content_type = HeaderValue::from_static(page.content_type);
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     Ok(response)
 }

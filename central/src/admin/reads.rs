@@ -86,6 +86,6 @@ pub(super) async fn usage(State(door): Shared) -> Answer<Vec<api::UsageRow>> {
     Ok(Json(rows))
 }
 
-pub(super) async fn metrics(State(door): Shared) -> Response {
-    std::future::ready(crate::node::exposition(&door.metrics)).await
+pub(super) async fn metrics(State(door): Shared, headers: http::HeaderMap) -> Response {
+    std::future::ready(crate::node::exposition(&door.metrics, &headers)).await
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
 use seam::{Host, Listener, Stop};
-use telemetry::metrics;
 
 use crate::admin;
 use crate::metrics::Metrics;
@@ -24,7 +23,7 @@ pub(super) async fn serve(
 ) {
     let ready = move || std::future::ready(readiness(&sessions));
     let router = Router::new()
-        .route("/metrics", get(move || std::future::ready(exposition(&counted))))
+        .route("/metrics", get(move |headers: HeaderMap| std::future::ready(exposition(&counted, &headers))))
         .route("/healthz", get(|| std::future::ready("ok\n")))
         .route("/readyz", get(ready));
     admin::accept(&host, listener, stop, move |stream, stop| admin::exchange(router.clone(), stream, stop))
@@ -40,9 +39,10 @@ fn readiness(sessions: &Sessions) -> Response {
 }
 
 /// The metrics as a scraper reads them.
-pub(crate) fn exposition(counted: &Metrics) -> Response {
-    match counted.exposition().render() {
-        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+pub(crate) fn exposition(counted: &Metrics, headers: &HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    match counted.exposition().render(accept) {
+        Ok(page) => ([(CONTENT_TYPE, page.content_type)], page.text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

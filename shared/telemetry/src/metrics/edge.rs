@@ -371,7 +371,7 @@ mod tests {
         let model = metrics.model(&"tiny".parse().unwrap(), Operation::Chat);
         model.ended(Outcome::Complete, Duration::from_millis(3), Some(Duration::from_millis(1)), None);
         metrics.rejected(Code::BudgetExceeded);
-        let text = metrics.exposition().render().unwrap();
+        let text = metrics.exposition().render(None).unwrap().text;
         assert!(
             text.contains(r#"portolan_calls_total{model="tiny",operation="chat",outcome="complete"} 1"#),
             "{text}"
