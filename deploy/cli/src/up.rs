@@ -66,7 +66,7 @@ async fn serve(host: &Host, plan: &Plan<'_>, children: &mut Children, stop: &Sto
     };
     ready?;
     tell::facts(plan.layout, plan.mesh, children)?;
-    tell::next_steps(plan.layout, plan.mesh, plan.upstream, host.now().since(started));
+    tell::next_steps(plan.layout, plan.mesh, children, plan.upstream, host.now().since(started));
     loop {
         tokio::select! {
             biased;

@@ -7,7 +7,7 @@
 #![expect(clippy::panic, reason = "a failure here is the test's failure")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn a_mesh_starts_reports_a_death_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("mesh");
     let mut up = Up::start(&data);
-    for expected in ["curl ", "openai", "portolan status", "edge-eu", "edge-us", "edge-ap"] {
+    for expected in ["curl ", "openai", "portolan status --mesh ", "edge-eu", "edge-us", "edge-ap"] {
         assert!(up.told.contains(expected), "{expected} is not in\n{}", up.told);
     }
     let second = portolan(&["up", "--port", "0", "--data"], &data);
@@ -67,6 +67,34 @@ fn processes_stop_by_themselves_when_up_is_killed_and_damaged_data_is_named() {
     assert!(said.contains("the log is corrupt") && said.contains("to mend it:"), "{said}");
 }
 
+#[test]
+fn a_mesh_without_data_is_forgotten_on_ctrl_c_and_its_advice_can_be_pasted() {
+    let dir = tempfile::tempdir().unwrap();
+    let temporary = dir.path().join("a place of temporary files");
+    std::fs::create_dir(&temporary).unwrap();
+    let process = Command::new(env!("CARGO_BIN_EXE_portolan"))
+        .args(["up", "--port", "0"])
+        .env("TMPDIR", &temporary)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut up = Up::started(process, || {
+        let mesh = std::fs::read_dir(&temporary).unwrap().next().unwrap().unwrap().path();
+        mesh.join("mesh.json")
+    });
+    let advice = up.told.lines().find(|line| line.contains(" status --mesh ")).unwrap();
+    let pasted = Command::new("sh").args(["-c", advice.trim()]).env_clear().output().unwrap();
+    assert!(pasted.status.success(), "{advice}: {pasted:?}");
+    assert!(String::from_utf8_lossy(&pasted.stdout).contains("edge-eu"), "{pasted:?}");
+
+    let pids = up.pids();
+    signal(up.process.id(), "INT");
+    assert!(up.process.wait().unwrap().success());
+    assert!(pids.iter().all(|pid| !runs(*pid)), "a process outlived the mesh");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "nothing is left");
+}
+
 /// A running `portolan up`. Dropping it kills it, and with it its processes.
 struct Up {
     process: Child,
@@ -76,13 +104,18 @@ struct Up {
 
 impl Up {
     fn start(data: &Path) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_portolan"))
+        let process = Command::new(env!("CARGO_BIN_EXE_portolan"))
             .args(["up", "--port", "0", "--data"])
             .arg(data)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        Self::started(process, || data.join("mesh.json"))
+    }
+
+    /// Waits until it said what to run next.
+    fn started(mut process: Child, facts: impl FnOnce() -> PathBuf) -> Self {
         let mut told = String::new();
         let mut out = BufReader::new(process.stdout.take().unwrap());
         while !told.contains("Ctrl-C") {
@@ -92,7 +125,7 @@ impl Up {
                 panic!("the mesh did not start: {why}");
             }
         }
-        let facts = serde_json::from_slice(&std::fs::read(data.join("mesh.json")).unwrap()).unwrap();
+        let facts = serde_json::from_slice(&std::fs::read(facts()).unwrap()).unwrap();
         Self { process, facts, told }
     }
 

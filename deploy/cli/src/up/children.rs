@@ -4,7 +4,7 @@
 //! holds the reading end of a pipe from here, so that it stops by itself when `up` is killed.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -73,6 +73,11 @@ impl Children {
             planned.push(Planned { name: name.clone(), arguments, log: layout.log(name) });
         }
         Ok(Self { executable, planned, running: Vec::new() })
+    }
+
+    /// What runs: this executable.
+    pub(super) fn executable(&self) -> &Path {
+        &self.executable
     }
 
     pub(super) fn start_all(&mut self) -> Outcome {

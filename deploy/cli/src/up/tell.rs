@@ -1,5 +1,6 @@
 //! What `up` says: the mesh's facts for programs (`mesh.json`), and what to run next for people.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -61,7 +62,13 @@ fn nodes(layout: &Layout, children: &Children) -> Vec<Value> {
     centrals.chain(edges).collect()
 }
 
-pub(super) fn next_steps(layout: &Layout, written: &Written, upstream: Option<&Upstream>, took: Duration) {
+pub(super) fn next_steps(
+    layout: &Layout,
+    written: &Written,
+    children: &Children,
+    upstream: Option<&Upstream>,
+    took: Duration,
+) {
     let mut table = out::Table::new(&["edge", "HTTPS (1.1, 2, 3)", "HTTP", "models in its region"]);
     for edge in &layout.edges {
         let own = layout.demos.iter().any(|demo| demo.region == edge.region);
@@ -81,7 +88,7 @@ pub(super) fn next_steps(layout: &Layout, written: &Written, upstream: Option<&U
     ));
     let plain = layout.edges.iter().map(|edge| edge.plain).next_back();
     let (Some(far), Some(near)) = (plain, layout.edges.first()) else { return };
-    let (ca, key) = (written.ca.display(), &written.key);
+    let (ca, key) = (pasted(&written.ca), &written.key);
     out::line("Ask it; x-portolan-debug says which node answered, and how:\n");
     let body =
         "{\"model\": \"demo-small\", \"messages\": [{\"role\": \"user\", \"content\": \"Where are you?\"}]}";
@@ -103,9 +110,29 @@ pub(super) fn next_steps(layout: &Layout, written: &Written, upstream: Option<&U
         let names: Vec<_> = upstream.names().iter().map(ToString::to_string).collect();
         out::line(format_args!("Models of --upstream, through central: {}\n", names.join(", ")));
     }
-    let mesh = layout.home().display();
+    let (portolan, mesh) = (pasted(children.executable()), pasted(layout.home()));
     out::line(format_args!(
-        "Look at it:\n\n  portolan status --mesh {mesh}\n  portolan get --mesh {mesh}\n  portolan ledger check --mesh {mesh}\n"
+        "Look at it:\n\n  {portolan} status --mesh {mesh}\n  {portolan} get --mesh {mesh}\n  \
+         {portolan} ledger check --mesh {mesh}\n"
     ));
-    out::line(format_args!("Logs and call records are in {mesh}. Ctrl-C stops the mesh."));
+    let home = layout.home().display();
+    out::line(format_args!("Logs and call records are in {home}. Ctrl-C stops the mesh."));
+}
+
+/// A path as a shell reads it.
+fn pasted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_quoted_when_a_shell_would_take_it_apart() {
+        assert_eq!(pasted(Path::new("/opt/portolan-1.0/bin")), "/opt/portolan-1.0/bin");
+        assert_eq!(pasted(Path::new("/tmp/my mesh's")), r"'/tmp/my mesh'\''s'");
+    }
 }

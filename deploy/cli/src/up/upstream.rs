@@ -1,6 +1,7 @@
 //! `--upstream URL`: a real OpenAI-compatible server as a provider behind central.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use base::ModelName;
@@ -12,12 +13,14 @@ use seam::Host;
 use serde::Deserialize;
 
 use crate::args::Up;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::files;
 
 /// Until the server has listed its models.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LARGEST: usize = 4 * 1024 * 1024;
+/// What the demo's own models and its route are called.
+const OWN: [&str; 4] = ["demo", "demo-small", "demo-large", "demo-embedding"];
 
 /// The server and what it is asked for.
 #[derive(Debug)]
@@ -42,10 +45,7 @@ impl Upstream {
     pub(super) async fn of(host: &Host, arguments: &Up) -> Result<Option<Self>, Failure> {
         let Some(url) = &arguments.upstream else { return Ok(None) };
         let url = url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
-        let key = match &arguments.upstream_key_file {
-            Some(path) => Some(files::read(path)?.trim().to_owned()),
-            None => None,
-        };
+        let key = arguments.upstream_key_file.as_deref().map(key).transpose()?;
         let mut models = arguments.upstream_models.clone();
         if models.is_empty() {
             let mend = "name its models with --upstream-model, or check the URL and --upstream-key-file";
@@ -53,6 +53,10 @@ impl Upstream {
             let listed = listed.unwrap_or_else(|_late| Err("it did not answer in time".into()));
             let failed = |why| Failure::failed(format!("cannot ask {url} for its models: {why}")).mend(mend);
             models = listed.map_err(failed)?;
+        }
+        if let Some(taken) = models.iter().find(|model| OWN.contains(&model.as_str())) {
+            let what = format!("{url} has a model {taken}, which is a name of the demo's own");
+            return Err(Failure::new(Exit::Invalid, what).mend("name its other models with --upstream-model"));
         }
         Ok(Some(Self { url, key, models }))
     }
@@ -80,6 +84,16 @@ impl Upstream {
     }
 }
 
+/// The key in a file.
+fn key(path: &Path) -> Result<String, Failure> {
+    let key = files::read(path)?.trim().to_owned();
+    if key.is_empty() || !key.chars().all(|c| c.is_ascii_graphic()) {
+        let what = format!("{} holds no key: one line of printable characters", path.display());
+        return Err(Failure::new(Exit::Invalid, what));
+    }
+    Ok(key)
+}
+
 type Why = Box<dyn std::error::Error + Send + Sync>;
 
 async fn list(host: &Host, url: &str, key: Option<&str>) -> Result<Vec<ModelName>, Why> {
@@ -91,7 +105,8 @@ async fn list(host: &Host, url: &str, key: Option<&str>) -> Result<Vec<ModelName
     let stream = host.connect(name, at.port_u16().unwrap_or(80)).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = host.spawn("upstream", async move { drop(connection.await) }).bound();
-    let mut request = Request::get(at.path()).header(http::header::HOST, name);
+    let authority = at.authority().map_or(name, http::uri::Authority::as_str);
+    let mut request = Request::get(at.path()).header(http::header::HOST, authority);
     if let Some(key) = key {
         request = request.header(http::header::AUTHORIZATION, format!("Bearer {key}"));
     }
@@ -103,5 +118,9 @@ async fn list(host: &Host, url: &str, key: Option<&str>) -> Result<Vec<ModelName
     drop(connection);
     let listed: Listed = serde_json::from_slice(&body)?;
     // Names that the mesh cannot carry are left out; they can be given another by a file.
-    Ok(listed.data.into_iter().filter_map(|model| model.id.parse().ok()).collect())
+    let models: Vec<_> = listed.data.into_iter().filter_map(|model| model.id.parse().ok()).collect();
+    if models.is_empty() {
+        return Err("it lists none".into());
+    }
+    Ok(models)
 }
