@@ -31,6 +31,7 @@ fn a_quic_echo_over_a_bad_link_repeats_with_every_encrypted_byte() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "real threads are what is tested")]
 fn runs_side_by_side_on_two_threads_repeat_a_run_alone() {
     let alone: Vec<u64> = (0..4).map(hash_of_seed).collect();
     let side_by_side: Vec<u64> = std::thread::scope(|scope| {
@@ -230,6 +231,7 @@ fn endpoint(host: &Host, at: SocketAddr, config: Option<quinn::ServerConfig>) ->
 }
 
 /// An ECDSA key: its signatures have random lengths, which would show in the packets.
+#[expect(clippy::disallowed_methods, reason = "a key that ring draws by itself is what is tested")]
 fn ring_key() -> rcgen::KeyPair {
     rcgen::KeyPair::generate().unwrap()
 }

@@ -193,6 +193,43 @@ impl Mesh {
         self.restarted.push(child);
     }
 
+    /// The exit code of a node that was started again, once it ended by itself, and its log.
+    pub fn ended(&mut self, name: &str) -> Option<(i32, String)> {
+        let node = self.node(name);
+        let (pid, log) = (node.pid, node.log.clone());
+        let child = self.restarted.iter_mut().find(|child| child.id() == pid)?;
+        let code = child.try_wait().unwrap()?.code().unwrap_or(-1);
+        Some((code, String::from_utf8_lossy(&read(&log)).into_owned()))
+    }
+
+    /// Starts a second process of an edge, with the same certificate and a data directory of its own, at `127.0.0.2`.
+    #[must_use]
+    pub fn twin(&self, name: &str) -> Twin {
+        let node = self.node(name);
+        let data = self.dir().join(format!("{name}-twin"));
+        let config = String::from_utf8(read(&node.config)).unwrap();
+        let lines = config.lines().map(|line| match line.split(' ').next() {
+            Some("data" | "directory") => {
+                let (key, _theirs) = line.split_once(" = ").unwrap();
+                format!("{key} = {:?}\n", data.join(key))
+            }
+            Some("listen") => line.replace("127.0.0.1", "127.0.0.2") + "\n",
+            _shared => format!("{line}\n"),
+        });
+        std::fs::create_dir(&data).unwrap();
+        let file = data.join("edge.toml");
+        std::fs::write(&file, lines.collect::<String>()).unwrap();
+        let process = Command::new(&self.binary)
+            .args([node.role.as_str(), "--config"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(append(&data.join("log")))
+            .spawn()
+            .unwrap();
+        let plain = node.plain.clone().unwrap().replace("127.0.0.1", "127.0.0.2");
+        Twin { process, plain }
+    }
+
     /// A node by its name.
     #[must_use]
     pub fn node(&self, name: &str) -> &Node {
@@ -213,6 +250,22 @@ impl Drop for Mesh {
         }
         signal(self.up.id(), "TERM");
         drop(self.up.wait());
+    }
+}
+
+/// A second process of an edge. Dropping it kills it.
+#[derive(Debug)]
+pub struct Twin {
+    process: Child,
+    /// Where callers reach it without TLS.
+    pub plain: String,
+}
+
+impl Drop for Twin {
+    fn drop(&mut self) {
+        // It may be gone already.
+        drop(self.process.kill());
+        drop(self.process.wait());
     }
 }
 

@@ -37,6 +37,23 @@ pub(crate) fn write(path: &Path, text: &str, readers: Readers) -> Result<(), Fai
     fs::rename(&beside, path).map_err(failed)
 }
 
+/// Whether there is anything of that name.
+pub(crate) fn exists(path: &Path) -> bool {
+    path.exists()
+}
+
+/// Whether it is a directory.
+pub(crate) fn is_dir(path: &Path) -> bool {
+    path.is_dir()
+}
+
+/// Who may do what with a file, in the bits of `chmod`.
+#[cfg(test)]
+pub(crate) fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
 /// Reads a text file.
 pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path)

@@ -47,7 +47,7 @@ fn perform(host: &Host, command: Pki) -> Outcome {
 
 /// Whether `dir` holds an authority.
 pub(crate) fn exists(dir: &Path) -> bool {
-    dir.join(CA_KEY).exists()
+    files::exists(&dir.join(CA_KEY))
 }
 
 /// Makes the authorities of a mesh in `dir`.
@@ -84,7 +84,7 @@ pub(crate) fn listener(host: &Host, dir: &Path, names: &[String], to: &Path, val
 
 /// Makes a key that seals providers' credentials, in front of those that the file has: it seals, all open.
 pub(crate) fn seal_key(host: &Host, path: &Path) -> Outcome {
-    let kept = if path.exists() { files::read(path)? } else { String::new() };
+    let kept = if files::exists(path) { files::read(path)? } else { String::new() };
     let numbers = kept.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u32>().ok());
     let number = numbers.max().map_or(1, |highest| highest.saturating_add(1));
     files::write(path, &format!("{number} {}\n{kept}", random_hex(host)), Readers::Owner)
@@ -130,7 +130,7 @@ fn rotate_authority(host: &Host, dir: &Path) -> Outcome {
 }
 
 fn show(host: &Host, path: &Path) -> Outcome {
-    if !path.is_dir() {
+    if !files::is_dir(path) {
         return show_file(host, path);
     }
     let mut names = files::list(path)?;
@@ -201,7 +201,6 @@ pub(crate) const fn days_of(days: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use mesh::Credentials;
-    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -218,7 +217,7 @@ mod tests {
         let credentials = Credentials::load(&host, &node).await.unwrap();
         assert_eq!(credentials.identity(), identity);
         for secret in [node.join(KEY), authority.join(CA_KEY), authority.join(LISTENERS_CA_KEY)] {
-            assert_eq!(secret.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{secret:?}");
+            assert_eq!(files::mode(&secret), 0o600, "{secret:?}");
         }
 
         let before = credentials.expires();

@@ -106,10 +106,10 @@ impl Home {
     /// Takes a directory that is new, empty, or this command's from before.
     fn claim(data: &Path) -> Result<PathBuf, Failure> {
         let mend = "choose a directory that you may write to with --data";
-        if data.exists() && !data.is_dir() {
+        if disk::exists(data) && !disk::is_dir(data) {
             return Err(Failure::failed(format!("{} is not a directory", data.display())).mend(mend));
         }
-        if !disk::list(data)?.is_empty() && !data.join(MARK).exists() {
+        if !disk::list(data)?.is_empty() && !disk::exists(&data.join(MARK)) {
             let what = format!("{} holds files of something else", data.display());
             return Err(Failure::failed(what).mend("choose an empty or new directory with --data"));
         }

@@ -1,6 +1,6 @@
 //! Who holds which key, with everything that a call of theirs is held against, so that a call looks up once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,10 +45,13 @@ impl Principal {
     }
 }
 
+#[expect(clippy::disallowed_types, reason = "looked up by a key's hash, and never iterated")]
+type ByHash = std::collections::HashMap<KeyHash, Arc<Principal>, BuildHasherDefault<FirstBytes>>;
+
 /// All holders, by the hash of their keys, and the gates that outlive a snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
-    by_hash: HashMap<KeyHash, Arc<Principal>, BuildHasherDefault<FirstBytes>>,
+    by_hash: ByHash,
     tenant_gates: BTreeMap<TenantName, SharedGate>,
     key_gates: BTreeMap<Name, SharedGate>,
 }

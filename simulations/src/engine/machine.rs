@@ -278,6 +278,7 @@ struct ProcessTasks {
 }
 
 impl Tasks for ProcessTasks {
+    #[expect(clippy::disallowed_methods, reason = "the door to tasks, in the simulated world")]
     fn spawn(&self, name: &'static str, work: Boxed<'static, ()>) -> AbortHandle {
         let core = &self.machine;
         let id = {

@@ -100,6 +100,7 @@ pub enum Failure {
 ///
 /// # Errors
 /// [`Failure`] when the scenario was too slow or something went past its hosts.
+#[expect(clippy::disallowed_methods, reason = "a scenario's thread is the world that its hosts live in")]
 pub fn run<S, F>(options: &Options, scenario: S) -> Result<Report<F::Output>, Failure>
 where
     S: FnOnce(World) -> F + Send + 'static,
@@ -182,6 +183,7 @@ fn paused_runtime(seed: u64, leaks: Arc<Collector>) -> std::io::Result<Runtime> 
     builder.build()
 }
 
+#[expect(clippy::disallowed_methods, reason = "the network's pump stands outside of every host")]
 async fn world_of<S, F>(
     seed: u64,
     leaks: Arc<Collector>,

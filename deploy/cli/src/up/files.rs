@@ -57,7 +57,7 @@ pub(super) fn write(
     let key = secret(host, layout, "key", "sk-portolan-")?;
     let provider_key = secret(host, layout, "provider-key", "sk-demo-")?;
     let seal = layout.path("seal.keys");
-    if !seal.exists() {
+    if !files::exists(&seal) {
         pki::seal_key(host, &seal)?;
     }
     for central in &layout.centrals {
@@ -179,7 +179,7 @@ fn catalog(layout: &Layout, key: &str, provider_key: &str, upstream: Option<&Ups
 /// A secret that stays the same for a kept directory.
 fn secret(host: &Host, layout: &Layout, name: &str, prefix: &str) -> Result<String, Failure> {
     let path = layout.path(name);
-    if path.exists() {
+    if files::exists(&path) {
         return Ok(files::read(&path)?.trim().to_owned());
     }
     let secret = format!("{prefix}{}", pki::random_hex(host));
