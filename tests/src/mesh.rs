@@ -142,12 +142,20 @@ impl Mesh {
     /// Runs an operator command against the mesh.
     #[must_use]
     pub fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(&self.binary)
-            .args(arguments)
-            .args(["--admin", &self.facts.admin.join(","), "--credentials"])
-            .arg(&self.facts.operator)
-            .output()
-            .unwrap()
+        self.run_as(&self.facts.operator, arguments)
+    }
+
+    /// Runs an operator command against the mesh with the credentials in a directory.
+    #[must_use]
+    pub fn run_as(&self, credentials: &Path, arguments: &[&str]) -> Output {
+        let reach = ["--admin", &self.facts.admin.join(","), "--credentials", credentials.to_str().unwrap()];
+        self.portolan(&[arguments, &reach].concat())
+    }
+
+    /// Runs the executable.
+    #[must_use]
+    pub fn portolan(&self, arguments: &[&str]) -> Output {
+        Command::new(&self.binary).args(arguments).output().unwrap()
     }
 
     /// Runs an operator command against the mesh and gives what it printed.

@@ -12,13 +12,10 @@ impl Mesh {
     pub fn join(&mut self, id: u64, name: &str, region: &str) -> SocketAddr {
         let home = self.dir.path().join("mesh");
         let credentials = home.join("credentials").join(name);
-        let issued = Command::new(&self.binary)
-            .args(["pki", "issue", "--role", "central", "--region", region, "--node", name, "--dir"])
-            .arg(home.join("pki"))
-            .arg("--out")
-            .arg(&credentials)
-            .status();
-        assert!(issued.unwrap().success());
+        let (pki, to) = (home.join("pki"), credentials.to_str().unwrap());
+        let issue = ["pki", "issue", "--role", "central", "--region", region, "--node", name, "--out", to];
+        let issued = self.portolan(&[&issue[..], &["--dir", pki.to_str().unwrap()]].concat());
+        assert!(issued.status.success(), "{issued:?}");
         let (mesh, admin) = (free(), free());
         let text = format!(
             "data = {data:?}\nid = {id}\nseal_keys = {seal:?}\ndrain_s = 5\n\n\
