@@ -138,7 +138,9 @@ impl Attempt<'_> {
             }
         };
         let (parts, incoming) = response.into_parts();
-        let (limits, keeping, sent) = (self.limits, self.shared.keeping, self.now());
+        // One limit covers the head and what follows it: a head alone is no answer.
+        let sent = trial.connected.unwrap_or_else(|| self.now());
+        let (limits, keeping) = (self.limits, self.shared.keeping);
         let source = Source::new(Opened { connection, incoming, lease, timer, limits, keeping, sent });
         let status = parts.status.as_u16();
         if !parts.status.is_success() {

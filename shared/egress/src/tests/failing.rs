@@ -148,6 +148,23 @@ async fn a_silent_upstream_is_left_at_the_limit_and_the_deadline_ends_all() {
     silent.left().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_head_alone_gives_an_upstream_no_more_time() {
+    let net = network::Memory::new();
+    let late = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let halting = Fake::start(&net, move |_request| {
+        vec![Step::Wait(Duration::from_millis(500)), sent(late), Step::Hang]
+    })
+    .await;
+    let egress = egress(&net.host(), &[&halting]);
+    let begun = net.host().now();
+    let mut head = call(true);
+    head.timeouts = Timeouts { first_byte_ms: 700, total_ms: 9000, ..head.timeouts };
+    let failed = egress.serve(head, Bytes::from_static(b"{}"), None).await.unwrap_err();
+    assert_eq!(failed.failure.code, Code::UpstreamTimeout);
+    assert_eq!(net.host().now().since(begun).as_millis() / 10, 70);
+}
+
 /// Case B095: the attempts of one call have one bound.
 #[tokio::test(start_paused = true)]
 async fn each_instance_is_tried_once_within_the_bound() {
