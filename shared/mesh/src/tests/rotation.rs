@@ -1,10 +1,11 @@
 //! Credentials change under a running node.
 
 use std::path::Path;
+use std::time::Duration;
 
 use base::Role;
 use bytes::Bytes;
-use seam::{Host, write_atomic};
+use seam::{Host, Stopper, write_atomic};
 
 use super::{DAY, LOOPBACK, Mesh, connect};
 use crate::pki::Issued;
@@ -56,6 +57,35 @@ async fn broken_or_foreign_files_are_refused_whole_and_the_old_ones_stay() {
     assert!(matches!(credentials.reload().await, Err(CredentialsError::Pem { file: AUTHORITIES, .. })));
 
     connect(&mesh.endpoint("edge/eu/e1"), &central, Purpose::Calls).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_are_taken_up_within_seconds_once_they_fit_and_rest() {
+    let mesh = Mesh::new("demo");
+    let (host, dir) = (&mesh.host, tempfile::tempdir().unwrap());
+    let trusted = mesh.authority.certificate.clone();
+    let old = mesh.issue("edge/eu/e1");
+    write(host, dir.path(), &old, &trusted).await;
+    let credentials = Credentials::load(host, dir.path()).await.unwrap();
+    let (before, (stopper, stop)) = (credentials.expires(), Stopper::new());
+    let following = credentials.clone();
+    let watching = host.spawn("watch", async move { following.watch(stop).await });
+
+    let new = pki::issue(host, &mesh.authority, &credentials.identity(), 50 * DAY).unwrap();
+    let half = Issued { certificate: new.certificate.clone(), key: old.key };
+    write(host, dir.path(), &half, &trusted).await;
+    host.sleep(Duration::from_secs(20)).await;
+    assert_eq!(credentials.expires(), before, "a key that does not fit is not taken");
+
+    write(host, dir.path(), &new, &trusted).await;
+    let taken_up = async {
+        while credentials.expires() == before {
+            host.sleep(Duration::from_millis(100)).await;
+        }
+    };
+    host.timeout(Duration::from_secs(5), taken_up).await.unwrap();
+    stopper.stop();
+    watching.await.unwrap();
 }
 
 #[tokio::test]
