@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use base::{Name, NodeId, RegionName, Role};
-use settings::{Fault, Fields, Node, address, list_faults, path, whole, word};
+use settings::{Fault, Fields, Node, address, collector, list_faults, path, whole, word};
 use wire::control::NodeAddr;
 
 /// Longest round trip between members that the file may name. Beyond it, elections would take minutes.
@@ -36,6 +36,8 @@ pub struct Config {
     pub seal_keys: Option<PathBuf>,
     /// PEM file of authorities to trust among providers, beside the public ones.
     pub upstream_authorities: Option<PathBuf>,
+    /// Root of an OTLP/HTTP collector for the spans of relayed calls; `None`: not sent.
+    pub traces: Option<String>,
     /// Members that form the group on its first start; empty on a node that is added later.
     pub members: Vec<Member>,
     /// The longest round trip between two members; every clock of the group follows from it.
@@ -109,6 +111,7 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
     let metrics = fields.mapping("metrics", |metrics| metrics.required("listen", address));
     let seal_keys = fields.optional("seal_keys", path);
     let upstream_authorities = fields.optional("upstream_authorities", path);
+    let traces = fields.mapping("traces", |traces| traces.required("endpoint", collector));
     let members = fields.mappings("members", member);
     let round_trip_ms = fields.or("round_trip_ms", whole::<u32>, 20);
     let drain_s = fields.or("drain_s", whole::<u32>, 30);
@@ -125,6 +128,7 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
         metrics: metrics?,
         seal_keys: seal_keys?,
         upstream_authorities: upstream_authorities?,
+        traces: traces?,
         members: members?,
         round_trip: Duration::from_millis(round_trip_ms?.into()),
         drain: Duration::from_secs(drain_s?.into()),
@@ -204,7 +208,10 @@ mesh = "127.0.0.1:7001"
         let config = Config::parse("central.toml", GOOD).unwrap();
         assert_eq!((config.id, config.members.len()), (NodeId(1), 1));
         assert_eq!(config.round_trip, Duration::from_millis(80));
-        assert_eq!(config.metrics, None);
+        assert_eq!((config.metrics, config.traces), (None, None));
+        let traced = format!("{GOOD}[traces]\nendpoint = \"http://127.0.0.1:4318\"\n");
+        let config = Config::parse("central.toml", &traced).unwrap();
+        assert_eq!(config.traces.as_deref(), Some("http://127.0.0.1:4318"));
     }
 
     #[test]
@@ -214,7 +221,8 @@ mesh = "127.0.0.1:7001"
             .replace("listen = \"127.0.0.1:7001\"", "listne = \"127.0.0.1:7001\"")
             .replace("round_trip_ms = 80", "round_trip_ms = 8000")
             .replace("[admin]\nlisten = \"127.0.0.1:7101\"", "[admin]\nlisten = \"localhost\"")
-            + "[[members]]\nid = 1\nname = \"c2\"\nregion = \"eu\"\nmesh = \"127.0.0.1:7001\"\n";
+            + "[[members]]\nid = 1\nname = \"c2\"\nregion = \"eu\"\nmesh = \"127.0.0.1:7001\"\n\
+               [traces]\nendpoint = \"https://127.0.0.1:4318\"\n";
         let ConfigError(faults) = Config::parse("central.toml", &text).unwrap_err();
         let got: Vec<_> = faults.iter().map(ToString::to_string).collect();
         for expected in [
@@ -226,9 +234,10 @@ mesh = "127.0.0.1:7001"
             "central.toml:20:8: members[1].mesh: another member has it already",
             "members: a group of 2 bears no more failures",
             "central.toml:5:17: round_trip_ms: must lie between 1 and 2000",
+            "central.toml:22:12: traces.endpoint: is no collector's address; give the root of its OTLP/HTTP endpoint",
         ] {
             assert!(got.iter().any(|fault| fault.contains(expected)), "{expected}\n{got:#?}");
         }
-        assert_eq!(got.len(), 8, "{got:#?}");
+        assert_eq!(got.len(), 9, "{got:#?}");
     }
 }

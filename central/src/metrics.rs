@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::{Amount, Epoch, Name, NodeId};
 use mesh::Links;
+use prometheus_client::metrics::counter::Counter;
 use seam::{Host, Lock, Stop};
 use telemetry::metrics::{CentralMetrics, Exposition};
 
@@ -25,6 +26,11 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn exposition(&self) -> &Exposition {
         self.counted.exposition()
+    }
+
+    /// Counts spans that the collector was too slow for.
+    pub(crate) fn spans_dropped(&self) -> Counter {
+        self.counted.spans_dropped.clone()
     }
 
     pub(crate) fn receipts(&self, applied: usize) {

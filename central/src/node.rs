@@ -14,11 +14,13 @@ use base::{NodeId, Role};
 use egress::{Egress, Tls};
 use mesh::{Credentials, CredentialsError, Endpoint, Identity, MeshError};
 use seam::{Host, Listener, Stop, Stopper};
+use telemetry::trace::{self, TraceError, Tracer};
 use tokio::sync::mpsc;
 use wire::control::NodeAddr;
 
 use crate::config::Config;
 use crate::consensus::{Consensus, Event, MemberChange, Options, StartError};
+use crate::metrics::Metrics;
 use crate::relay::Relay;
 use crate::seal::{SealError, SealKeys};
 use parts::Parts;
@@ -83,6 +85,9 @@ pub enum NodeError {
     /// Its log.
     #[error("cannot start the replicated log")]
     Log(#[from] StartError),
+    /// Traces cannot be sent.
+    #[error("traces cannot be sent")]
+    Traces(#[from] TraceError),
     /// TLS.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
@@ -116,6 +121,9 @@ pub struct Node {
     keys: Option<Arc<SealKeys>>,
     admin: Box<dyn Listener>,
     probes: Option<Box<dyn Listener>>,
+    metrics: Arc<Metrics>,
+    /// Ends the sending of traces.
+    sending: Stopper,
 }
 
 impl Node {
@@ -147,10 +155,27 @@ impl Node {
         };
         let (consensus, events) =
             Consensus::start(host, options, &endpoint, central_core::State::default()).await?;
-        let egress = Egress::new(host, egress_options(&credentials, &config, host).await?);
+        let metrics = Arc::<Metrics>::default();
+        let (sending, until) = Stopper::new();
+        let tracer = tracer(host, &config, &credentials.identity(), &metrics, until)?;
+        let serving = egress_options(&credentials, &config, host).await?;
+        let egress = Egress::new(host, egress::Options { tracer, ..serving });
         let relay = Relay::new(&consensus, &egress, keys.clone());
         let host = host.clone();
-        Ok(Self { host, config, endpoint, credentials, consensus, events, relay, keys, admin, probes })
+        Ok(Self {
+            host,
+            config,
+            endpoint,
+            credentials,
+            consensus,
+            events,
+            relay,
+            keys,
+            admin,
+            probes,
+            metrics,
+            sending,
+        })
     }
 
     /// Where the mesh endpoint listens.
@@ -228,6 +253,23 @@ fn check_identity(identity: &Identity, config: &Config) -> Result<(), NodeError>
 
 fn first_members(config: &Config) -> BTreeMap<NodeId, NodeAddr> {
     config.members.iter().map(|member| (member.id, member.addr.clone())).collect()
+}
+
+fn tracer(
+    host: &Host,
+    config: &Config,
+    identity: &Identity,
+    metrics: &Metrics,
+    stop: Stop,
+) -> Result<Tracer, NodeError> {
+    let Some(endpoint) = &config.traces else { return Ok(Tracer::default()) };
+    let node = trace::Node {
+        service: "portolan-central",
+        name: identity.node.to_string(),
+        region: identity.region.to_string(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    Ok(Tracer::otlp(host, endpoint, &node, metrics.spans_dropped(), stop)?)
 }
 
 async fn egress_options(

@@ -108,11 +108,12 @@ fn arrive(
     Ok(Arrival { request, started, at, operation, via, headers, debug: false, trace, parent, pass })
 }
 
-/// The call's place in its caller's trace, or a new trace.
+/// The call's place in its caller's trace, or a new trace. A trace that no span of ours goes to is left as it came.
 fn trace(edge: &Edge, headers: &HeaderMap) -> (Context, Option<u64>) {
     let brought = headers.get("traceparent").and_then(|value| Context::parse(value.to_str().ok()?));
     match brought {
-        Some(caller) => (caller.child(edge.dice.draw()), Some(caller.span)),
+        Some(caller) if edge.tracer.traces(caller) => (caller.child(edge.dice.draw()), Some(caller.span)),
+        Some(caller) => (caller, None),
         None => {
             let (wide, narrow) = (edge.dice.draw_wide(), edge.dice.draw());
             let sampled = edge.tracer.is_on() && narrow % 1_000 < u64::from(edge.traced_per_mille);

@@ -12,6 +12,7 @@ use edge_core::bound::{Bound, Size};
 use edge_core::plan::{Attempt, Path};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use telemetry::trace::Context;
 use wire::call::{CallHead, ServeAt};
 use wire::catalog::{Dialect, Operation, Timeouts};
 
@@ -106,7 +107,8 @@ pub(crate) struct Outbound {
     pub(crate) body: Bytes,
 }
 
-/// The call for one target. The attempt has a number, from 1, and so much is gone of the call's whole time.
+/// The call for one target. The attempt has a number, from 1, and its place in a trace; so much is gone of the call's
+/// whole time.
 ///
 /// # Errors
 /// [`Code::DeadlineExceeded`] when nothing is left of it.
@@ -115,7 +117,7 @@ pub(crate) fn outbound(
     caller: &Caller,
     call: &Call,
     target: (&Attempt, &Bound),
-    (number, elapsed): (u16, Duration),
+    (number, trace, elapsed): (u16, Context, Duration),
 ) -> Result<Outbound, Code> {
     let (attempt, bound) = target;
     let model = &attempt.candidate.model;
@@ -143,7 +145,7 @@ pub(crate) fn outbound(
         hide_usage: call.ask.stream && !call.ask.include_usage,
         timeouts,
         headers: egress::headers::for_upstream(&arrival.headers),
-        traceparent: Some(arrival.trace.to_string()),
+        traceparent: Some(trace.to_string()),
     };
     Ok(Outbound { head, body })
 }

@@ -79,7 +79,7 @@ impl Dispatcher {
         let mut last = None;
         while let Some(attempt) = next {
             let bound = *route.bound(&attempt.candidate).ok_or_else(nothing_left)?;
-            let outbound = self.outbound(account, call, (&attempt, &bound), tries.failed() + 1)?;
+            let outbound = self.outbound(account, call, (&attempt, &bound))?;
             account.attempt(&attempt, bound);
             let begun = match self.send(&attempt.path, outbound, account).await {
                 Ok(reply) => begin::begin(reply, call.stream()).await,
@@ -107,11 +107,12 @@ impl Dispatcher {
         account: &Account,
         call: &Call,
         target: (&Attempt, &Bound),
-        number: u16,
     ) -> Result<Outbound, Rejection> {
-        let (arrival, caller) = account.call().ok_or_else(nothing_left)?;
-        let elapsed = self.host.now().since(arrival.started);
-        convert::outbound(arrival, caller, call, target, (number, elapsed)).map_err(too_late)
+        let open = account.view().ok_or_else(nothing_left)?;
+        let number = open.attempts + 1;
+        let elapsed = self.host.now().since(open.arrival.started);
+        let attempt = (number, open.span_of(number), elapsed);
+        convert::outbound(&open.arrival, &open.caller, call, target, attempt).map_err(too_late)
     }
 
     /// One attempt.

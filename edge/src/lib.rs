@@ -29,6 +29,7 @@ mod relay;
 mod routing;
 mod settle;
 pub mod snapshot;
+mod spans;
 mod spool;
 
 #[cfg(test)]

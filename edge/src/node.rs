@@ -162,7 +162,8 @@ impl Node {
             data: config.data.clone(),
             draining: drain.clone(),
         };
-        let egress = Egress::new(&host, egress_options(&host, &config, &identity).await?);
+        let serving = egress_options(&host, &config, &identity).await?;
+        let egress = Egress::new(&host, Options { tracer: tracer.clone(), ..serving });
         let links = mesh::Links::new(endpoint.clone());
         let link = Link::open(&host, links.clone(), options, snapshots.clone(), purse.clone()).await;
         let (view, flows) = (View::default(), Flows::default());

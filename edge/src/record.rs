@@ -1,12 +1,10 @@
-//! The record of one call, and its spans, from the times its account holds anyway.
+//! The record of one call, from the times its account holds anyway.
 
 use std::time::Duration;
 
 use base::{Code, Mono, NanoUsd};
 use edge_core::plan::Path;
 use telemetry::record::{CallRecord, Principal};
-use telemetry::trace::{Side, Span};
-use wire::call::Hop;
 use wire::ledger::{Outcome, Usage};
 
 use crate::call::Edge;
@@ -23,13 +21,10 @@ pub(crate) fn served_by(path: &Path) -> String {
     }
 }
 
-/// Keeps the record and the spans of a call whose account was closed.
+/// Keeps the record of a call whose account was closed.
 pub(crate) fn keep(edge: &Edge, closed: &Closed<'_>) {
     let (open, receipt) = (closed.open, closed.receipt);
     let total = closed.ended.since(open.arrival.started);
-    if edge.tracer.is_on() {
-        spans(edge, closed, total);
-    }
     if !edge.recorder.is_on() || !edge.sampling.keeps(receipt.request, receipt.outcome, total) {
         return;
     }
@@ -109,58 +104,6 @@ fn blank(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>) -> CallRecord 
         waited_for_credit: false,
         hops: Vec::new(),
     }
-}
-
-/// One span for the call and one for each attempt at an upstream.
-fn spans(edge: &Edge, closed: &Closed<'_>, total: Duration) {
-    let (open, receipt) = (closed.open, closed.receipt);
-    let arrival = &open.arrival;
-    let mut attributes = vec![
-        ("gen_ai.operation.name", arrival.operation.as_str().into()),
-        ("gen_ai.usage.input_tokens", signed(receipt.usage.input.0).into()),
-        ("gen_ai.usage.output_tokens", signed(receipt.usage.output.0).into()),
-        ("http.response.status_code", i64::from(open.status).into()),
-        ("portolan.request_id", receipt.request.to_string().into()),
-    ];
-    attributes.extend(open.asked.as_ref().map(|name| ("gen_ai.request.model", name.to_string().into())));
-    attributes.extend(receipt.served_by.clone().map(|path| ("portolan.served_by", path.into())));
-    edge.tracer.finish(Span {
-        context: arrival.trace,
-        parent: arrival.parent,
-        name: arrival.operation.as_str(),
-        side: Side::Server,
-        start: arrival.at,
-        offset_us: 0,
-        took: total,
-        attributes,
-        error: receipt.code.map(Code::as_str),
-    });
-    let mut offset = open.times.admitted.map_or(0, |at| u64::from(micros(at.since(arrival.started))));
-    for hop in &open.hops {
-        edge.tracer.finish(attempt(edge, arrival, hop, offset));
-        offset += u64::from(hop.total_us);
-    }
-}
-
-fn attempt(edge: &Edge, arrival: &Arrival, hop: &Hop, offset_us: u64) -> Span {
-    Span {
-        context: arrival.trace.child(edge.dice.draw()),
-        parent: Some(arrival.trace.span),
-        name: "attempt",
-        side: Side::Client,
-        start: arrival.at,
-        offset_us,
-        took: Duration::from_micros(u64::from(hop.total_us)),
-        attributes: vec![
-            ("portolan.node", hop.node.to_string().into()),
-            ("portolan.upstream", hop.upstream.to_string().into()),
-        ],
-        error: hop.result.err().map(Code::as_str),
-    }
-}
-
-fn signed(tokens: u64) -> i64 {
-    i64::try_from(tokens).unwrap_or(i64::MAX)
 }
 
 fn micros(time: Duration) -> u32 {

@@ -25,6 +25,7 @@ use crate::convert::Call;
 use crate::identity::Caller;
 use crate::ingress::Arrival;
 use crate::record;
+use crate::spans;
 use bill::Bill;
 use trying::Trying;
 
@@ -106,11 +107,6 @@ impl Account {
             status: 0,
             sent: Sent::default(),
         })))
-    }
-
-    /// The call as it arrived and who made it, while the account is open.
-    pub(crate) fn call(&self) -> Option<(&Arrival, &Caller)> {
-        self.0.as_deref().map(|open| (&open.arrival, &open.caller))
     }
 
     /// The account while it is open.
@@ -216,6 +212,7 @@ impl Open {
         let closed = Closed { open: &self, receipt: &receipt, ended };
         self.edge.metrics.closed(&closed);
         record::keep(&self.edge, &closed);
+        spans::call(&self.edge, &closed);
     }
 
     fn receipt(&self, bill: &Bill, outcome: Outcome, code: Option<Code>) -> Receipt {

@@ -105,23 +105,35 @@ verdict() { # label, whether
     fi
 }
 echo "-- traces at a real collector"
-# A caller's trace goes through each path; its spans arrive under the caller's trace and span, attempts below the call.
-traced() { # label, region, model, number of the trace
+# The spans of a trace from the caller's down, each below the one before; siblings are joined by +.
+spans() { # trace, the caller's span
+    "$kit/otlp.sh" seen | awk -v trace="$1" -v parent="$2" '
+        $1 == "Trace" { ours = $NF == trace }
+        ours && $1 == "Parent" { above = $NF }
+        ours && $1 == "ID" { id = $NF }
+        ours && $1 == "Name" {
+            if (above in below) name[above] = name[above] "+" $NF; else name[above] = $NF
+            below[above] = id
+        }
+        END { while (parent in below) { printf "%s ", name[parent]; parent = below[parent] } }'
+}
+# A caller's trace goes through each path; every span arrives once, below the one that asked for it.
+traced() { # label, region, model, number of the trace, spans
     local trace span=00f067aa0ba902b7 seen=''
     trace=$(printf '4bf92f3577b34da6a3ce929d0e0e%04d' "$4")
     curl -sS --cacert "$CA" "$(edge "$2" url)/v1/chat/completions" -o /dev/null -H "authorization: Bearer $KEY" \
         -H 'content-type: application/json' -H "traceparent: 00-$trace-$span-01" \
         -d "{\"model\":\"$3\",\"max_tokens\":4,\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}]}"
     for _ in $(seq 50); do
-        seen=$("$kit/otlp.sh" seen "$trace" | wc -l)
-        [ "$seen" -lt 2 ] || break
+        seen=$(spans "$trace" "$span")
+        [ "$seen" != "$5 " ] || break
         sleep 0.2
     done
-    verdict "traced, $1: $seen spans" "$([ "$seen" -ge 2 ] && echo 0 || echo 1)"
+    verdict "traced, $1: $seen" "$([ "$seen" = "$5 " ] && echo 0 || echo 1)"
 }
-traced local eu smollm2-135m 1
-traced "peer region" ap smollm2-135m 2
-traced "relayed by central" us smollm2-relayed 3
+traced local eu smollm2-135m 1 "chat attempt upstream"
+traced "peer region" ap smollm2-135m 2 "chat attempt serve upstream"
+traced "relayed by central" us smollm2-relayed 3 "chat attempt serve upstream"
 
 echo "-- metrics at a real Prometheus"
 for region in eu us ap; do

@@ -16,4 +16,5 @@ pub mod faulty;
 pub mod http1;
 pub mod load;
 pub mod mesh;
+pub mod recording;
 pub mod until;

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use base::Stamp;
 use mesh::Links;
-use seam::{Bound, Host, Stop, Task};
+use seam::{Bound, Host, Stop, Stopper, Task};
 use tokio::sync::watch;
 
 use super::accept::{Acceptor, Calls};
 use super::{Node, probes};
 use crate::admin::{self, Door};
-use crate::metrics::Metrics;
 use crate::publish::{self, Publisher};
 use crate::sessions::Sessions;
 use crate::status::Overview;
@@ -24,14 +23,28 @@ pub(super) struct Parts {
     admin: Task<Result<(), rustls::Error>>,
     calls: Calls,
     level: watch::Receiver<u16>,
+    /// Traces are sent until the last relayed call has ended.
+    sending: Stopper,
     _others: Vec<Bound<()>>,
 }
 
 impl Parts {
     /// Starts them all; most end at `stop`, the rest when this is dropped.
     pub(super) fn start(node: Node, stop: &Stop) -> Self {
-        let Node { host, endpoint, credentials, consensus, events, relay, keys, admin, probes, .. } = node;
-        let metrics = Arc::<Metrics>::default();
+        let Node {
+            host,
+            endpoint,
+            credentials,
+            consensus,
+            events,
+            relay,
+            keys,
+            admin,
+            probes,
+            metrics,
+            sending,
+            ..
+        } = node;
         let links = Links::new(endpoint.clone());
         let sessions = Sessions::new(&host, &consensus, stop.clone());
         let overview = Overview {
@@ -91,7 +104,7 @@ impl Parts {
         others.push(host.spawn("credentials", async move { rotating.watch(until).await }).bound());
         let until = stop.clone();
         let serving = async move { admin::serve(Arc::new(door), admin, &credentials, until).await };
-        Self { admin: host.spawn("admin", serving), calls, level, _others: others }
+        Self { admin: host.spawn("admin", serving), calls, level, sending, _others: others }
     }
 
     /// Waits until the mesh uses a level that this build does not know.
@@ -107,7 +120,7 @@ impl Parts {
 
     /// Waits for operators' requests and relayed calls under way, at most `longest`.
     pub(super) async fn drain(self, host: &Host, longest: Duration) {
-        let Self { admin, calls, level: _, _others: others } = self;
+        let Self { admin, calls, level: _, sending, _others: others } = self;
         let drained = async {
             if let Ok(Err(error)) = admin.await {
                 tracing::error!(%error, "operators could not be served");
@@ -117,7 +130,7 @@ impl Parts {
         if host.timeout(longest, drained).await.is_err() {
             tracing::warn!(calls = calls.count(), "calls were still in progress when the node stopped");
         }
-        drop(others);
+        drop((others, sending));
     }
 }
 

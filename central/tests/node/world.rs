@@ -234,6 +234,7 @@ fn config(dir: &TempDir) -> Config {
         metrics: None,
         seal_keys: Some(dir.path().join("seal.keys")),
         upstream_authorities: None,
+        traces: None,
         members: vec![Member { id: NodeId(1), addr }],
         round_trip: Duration::from_millis(10),
         drain: Duration::from_secs(5),

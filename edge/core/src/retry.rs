@@ -54,12 +54,6 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// Attempts that failed so far.
-    #[must_use]
-    pub const fn failed(&self) -> u16 {
-        self.attempts
-    }
-
     /// Takes note of a failed attempt and says what follows. `drawn` spreads waits.
     pub fn after(&mut self, failed: &Failed, drawn: u64) -> Next {
         self.attempts += 1;

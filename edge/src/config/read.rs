@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use settings::{Fields, Node, Value, address, flag, path, text, whole};
+use settings::{Fields, Node, Value, address, collector, flag, path, whole};
 use telemetry::record::{Sampling, Sink};
 use wire::catalog::Limits;
 
@@ -173,21 +173,6 @@ fn traces(fields: &mut Fields<'_, '_>) -> Option<Traces> {
     let endpoint = fields.required("endpoint", collector);
     let sample = fields.or("sample_per_mille", per_mille, 1_000);
     Some(Traces { endpoint: endpoint?, sample_per_mille: sample? })
-}
-
-/// The root of an OTLP/HTTP endpoint. Spans go there in cleartext: a collector runs beside the node and encrypts onwards.
-fn collector(value: &Value) -> Result<String, String> {
-    let given = text(value)?;
-    let uri = given.parse::<http::Uri>().ok();
-    let good = uri.is_some_and(|uri| {
-        uri.scheme() == Some(&http::uri::Scheme::HTTP) && uri.host().is_some() && uri.query().is_none()
-    });
-    if good {
-        Ok(given)
-    } else {
-        Err("is no collector's address; give the root of its OTLP/HTTP endpoint, such as http://127.0.0.1:4318"
-            .to_owned())
-    }
 }
 
 /// A time in milliseconds, up to a day.

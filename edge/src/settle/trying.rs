@@ -1,12 +1,14 @@
 //! The attempt in progress, and the hop that it leaves when nobody else told of one: the node that was asked could not be
 //! reached, went away or had no place for the call, or the caller left before it told.
 
-use base::Mono;
+use base::{Mono, Name};
 use edge_core::plan::Path;
+use telemetry::trace::Context;
 use wire::call::{Hop, Tail};
 use wire::ledger::Outcome;
 
 use super::Open;
+use crate::spans;
 
 /// An attempt in progress.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +36,15 @@ impl Open {
         let untold = self.untold(tail, now);
         self.hops.extend_from_slice(&tail.hops);
         self.hops.extend(untold);
-        self.trying = None;
+        if let Some(trying) = self.trying.take() {
+            spans::attempt(&self.edge, self, trying.begun, tail.code, now);
+        }
+    }
+
+    /// Where the call's attempt of a number stands in its trace.
+    pub(crate) fn span_of(&self, attempt: u16) -> Context {
+        let call = self.arrival.trace;
+        if self.edge.tracer.traces(call) { call.nth(attempt) } else { call }
     }
 
     /// The attempt in progress as this node saw it, when neither `tail` nor this node's own upstreams told a hop of it.
@@ -45,10 +55,7 @@ impl Open {
         let node = &self.edge.node;
         Some(Hop {
             node: node.clone(),
-            upstream: match &attempt.path {
-                Path::Local => node.clone(),
-                Path::Peer(link) | Path::Central(link) => link.node.clone(),
-            },
+            upstream: self.asked_node(&attempt.path).clone(),
             result: match tail.code {
                 // What was answered stays answered when its caller leaves.
                 Some(code) if self.times.head.is_none() || tail.outcome != Outcome::CallerGone => Err(code),
@@ -58,5 +65,13 @@ impl Open {
             first_byte_us: self.times.first_byte.map(us),
             total_us: us(now),
         })
+    }
+
+    /// The node that an attempt asks.
+    pub(crate) fn asked_node<'a>(&'a self, path: &'a Path) -> &'a Name {
+        match path {
+            Path::Local => &self.edge.node,
+            Path::Peer(link) | Path::Central(link) => &link.node,
+        }
     }
 }

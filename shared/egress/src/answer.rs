@@ -7,6 +7,7 @@ use wire::call::{CallHead, Failure, ReplyHead, Tail};
 use wire::frame::Kind;
 use wire::ledger::Outcome;
 
+use crate::spans::Serving;
 use crate::{Egress, Failed, Reply};
 
 /// When a node that leaves is replaced, nobody here knows; its neighbours take calls at once.
@@ -17,21 +18,35 @@ const SOON_MS: u32 = 1_000;
 /// # Errors
 /// [`MeshError`] when the other node broke the protocol or is gone; the call is cancelled.
 pub async fn answer(egress: &Egress, mut sender: Sender, mut receiver: Receiver) -> Result<(), MeshError> {
-    let call: CallHead = receiver.expect(Kind::CALL_HEAD).await?;
-    let Some(body) = body(&mut receiver, egress.shared.options.max_request).await? else {
+    let mut call: CallHead = receiver.expect(Kind::CALL_HEAD).await?;
+    let mut serving = Serving::begin(egress, &mut call);
+    let tail = serve(egress, call, &mut sender, &mut receiver).await?;
+    if let Some(serving) = &mut serving {
+        serving.ended(tail.code);
+    }
+    close(&mut sender, &tail).await
+}
+
+async fn serve(
+    egress: &Egress,
+    call: CallHead,
+    sender: &mut Sender,
+    receiver: &mut Receiver,
+) -> Result<Tail, MeshError> {
+    let Some(body) = body(receiver, egress.shared.options.max_request).await? else {
         let message = "the body is larger than the serving node takes";
-        return refuse(&mut sender, untouched(Code::BodyTooLarge, message, None)).await;
+        return refuse(sender, untouched(Code::BodyTooLarge, message, None)).await;
     };
     let gone = sender.stopped();
     let exchange = tokio::select! {
         biased;
         () = gone => return Err(MeshError::Stopped),
-        error = reset(&mut receiver) => return Err(error),
+        error = reset(receiver) => return Err(error),
         exchange = egress.serve(call, body, None) => exchange,
     };
     match exchange {
-        Ok(reply) => pass_on(&mut sender, &mut receiver, reply).await,
-        Err(failed) => refuse(&mut sender, *failed).await,
+        Ok(reply) => pass_on(sender, receiver, reply).await,
+        Err(failed) => refuse(sender, *failed).await,
     }
 }
 
@@ -41,7 +56,8 @@ pub async fn answer(egress: &Egress, mut sender: Sender, mut receiver: Receiver)
 /// [`MeshError`] when the other node is gone.
 pub async fn decline(mut sender: Sender) -> Result<(), MeshError> {
     let message = "The node that serves the model is leaving. Send the call again in a moment.";
-    refuse(&mut sender, untouched(Code::Draining, message, Some(SOON_MS))).await
+    let tail = refuse(&mut sender, untouched(Code::Draining, message, Some(SOON_MS))).await?;
+    close(&mut sender, &tail).await
 }
 
 /// The call's body; `None` when it exceeds `max` bytes.
@@ -79,7 +95,7 @@ async fn reset(receiver: &mut Receiver) -> MeshError {
     }
 }
 
-async fn pass_on(sender: &mut Sender, receiver: &mut Receiver, reply: Reply) -> Result<(), MeshError> {
+async fn pass_on(sender: &mut Sender, receiver: &mut Receiver, reply: Reply) -> Result<Tail, MeshError> {
     let Reply { status, headers, mut body } = reply;
     let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
     sender.send(Kind::REPLY_HEAD, &ReplyHead { status, headers: headers.collect() }).await?;
@@ -107,12 +123,12 @@ async fn pass_on(sender: &mut Sender, receiver: &mut Receiver, reply: Reply) -> 
         }
     }
     sender.end(Kind::MESSAGE_END).await?;
-    close(sender, &body.tail()).await
+    Ok(body.tail())
 }
 
-async fn refuse(sender: &mut Sender, failed: Failed) -> Result<(), MeshError> {
+async fn refuse(sender: &mut Sender, failed: Failed) -> Result<Tail, MeshError> {
     sender.send(Kind::FAILURE, &failed.failure).await?;
-    close(sender, &failed.tail).await
+    Ok(failed.tail)
 }
 
 async fn close(sender: &mut Sender, tail: &Tail) -> Result<(), MeshError> {

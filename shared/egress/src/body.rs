@@ -148,8 +148,8 @@ impl Local {
         }
     }
 
-    fn tail(&self) -> Tail {
-        let (outcome, code, usage) = match &self.content {
+    fn came_to(&self) -> (Outcome, Option<Code>, Option<Usage>) {
+        match &self.content {
             Flow::Whole(_body, usage) => (Outcome::Complete, None, *usage),
             Flow::Events(events) => {
                 let (outcome, code) = match events.ended() {
@@ -161,15 +161,29 @@ impl Local {
                 };
                 (outcome, code, events.usage().map(told))
             }
-        };
+        }
+    }
+
+    fn tail(&self) -> Tail {
+        let (outcome, code, usage) = self.came_to();
         let result = match (outcome, code) {
             (Outcome::Cut, Some(code)) => Err(code),
             _answered => Ok(self.status),
         };
-        let now = self.ended.unwrap_or_else(|| self.shared.host.now());
         let mut hops = self.hops.clone();
-        hops.push(self.trial.hop(&self.shared.options.node, result, now));
+        hops.push(self.trial.hop(&self.shared.options.node, result, self.until()));
         Tail { outcome, code, usage, reached_upstream: true, hops }
+    }
+
+    fn until(&self) -> Mono {
+        self.ended.unwrap_or_else(|| self.shared.host.now())
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let (_outcome, code, _usage) = self.came_to();
+        self.trial.finish(&self.shared.options.tracer, Some(self.status), code, self.until());
     }
 }
 

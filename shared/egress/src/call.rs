@@ -12,6 +12,7 @@ use dialect::openai::{self, BadReply, Usage};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use http::{HeaderValue, Response};
 use hyper::body::Incoming;
+use telemetry::trace::{Context, Tracer};
 use upstream::{Fault, Health, Verdict, of_fault, of_status, retry_after};
 use wire::call::{CallHead, Hop};
 use wire::catalog::Operation;
@@ -21,6 +22,7 @@ use crate::events::Events;
 use crate::instance::Lease;
 use crate::pool::Shared;
 use crate::source::{Limits, Opened, Source, Timer};
+use crate::spans::Trace;
 use crate::words::{explain, words};
 use crate::{headers, request};
 
@@ -45,6 +47,8 @@ pub(crate) struct Trial {
     begun: Mono,
     connected: Option<Mono>,
     pub(crate) first_byte: Option<Mono>,
+    /// If it is traced.
+    trace: Option<Trace>,
 }
 
 /// An answer.
@@ -83,8 +87,19 @@ struct Miss {
 }
 
 impl Trial {
-    pub(crate) const fn begin(upstream: Name, now: Mono) -> Self {
-        Self { upstream, begun: now, connected: None, first_byte: None }
+    pub(crate) const fn begin(upstream: Name, now: Mono, trace: Option<Trace>) -> Self {
+        Self { upstream, begun: now, connected: None, first_byte: None, trace }
+    }
+
+    fn span(&self) -> Option<Context> {
+        self.trace.as_ref().map(Trace::context)
+    }
+
+    /// The attempt is over: its span, if it is traced, is handed over.
+    pub(crate) fn finish(&self, tracer: &Tracer, status: Option<u16>, error: Option<Code>, now: Mono) {
+        if let Some(trace) = &self.trace {
+            trace.finish(tracer, &self.upstream, (self.begun, now), (status, error));
+        }
     }
 
     /// The attempt in the call's tale.
@@ -175,7 +190,8 @@ impl Attempt<'_> {
             };
             let now = self.now();
             trial.connected = Some(now);
-            let request = request::build(&instance.spec, self.call, self.body, connection.is_shared());
+            let request =
+                request::build(&instance.spec, self.call, self.body, connection.is_shared(), trial.span());
             let request = request.ok_or(Fault::Malformed)?;
             let due = (now + self.limits.first_byte).min(self.limits.deadline);
             let answer = {

@@ -23,6 +23,7 @@ mod pool;
 mod request;
 mod serve;
 mod source;
+mod spans;
 mod tls;
 mod words;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::{ModelName, Mono, Name};
 use seam::{Bound, Host, Lock};
+use telemetry::trace::Tracer;
 use upstream::{Choice, choose};
 use wire::call::ServeAt;
 
@@ -38,13 +39,16 @@ pub struct Options {
     pub most_idle: usize,
     /// Connections held ready per instance.
     pub warm: usize,
+    /// Where spans go.
+    pub tracer: Tracer,
 }
 
 impl Options {
     /// The defaults of a node: 3 attempts, answers of 32 MiB, events of 1 MiB, forwarded bodies of 64 MiB, connections
-    /// that rest at most 50 s (common servers close after 60 s or more, or announce less), 256 of them, 1 ready.
+    /// that rest at most 50 s (common servers close after 60 s or more, or announce less), 256 of them, 1 ready,
+    /// no traces.
     #[must_use]
-    pub const fn new(node: Name) -> Self {
+    pub fn new(node: Name) -> Self {
         Self {
             node,
             tls: None,
@@ -55,6 +59,7 @@ impl Options {
             idle: Duration::from_secs(50),
             most_idle: 256,
             warm: 1,
+            tracer: Tracer::default(),
         }
     }
 }

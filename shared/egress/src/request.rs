@@ -4,16 +4,19 @@ use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
+use telemetry::trace::Context;
 use wire::call::CallHead;
 
 use crate::{Upstream, headers};
 
-/// The request; `absolute` where the target carries scheme and host. `None` when the origin cannot stand in one.
+/// The request, made within `span` if this node traces it; `absolute` where the target carries scheme and host. `None`
+/// when the origin cannot stand in one.
 pub(crate) fn build(
     upstream: &Upstream,
     call: &CallHead,
     body: &Bytes,
     absolute: bool,
+    span: Option<Context>,
 ) -> Option<Request<Full<Bytes>>> {
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
@@ -29,7 +32,11 @@ pub(crate) fn build(
     if let Some(credential) = &upstream.credential {
         headers.insert(AUTHORIZATION, credential.authorization().clone());
     }
-    if let Some(value) = call.traceparent.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
+    let trace = match span {
+        Some(span) => HeaderValue::try_from(span.to_string()).ok(),
+        None => call.traceparent.as_ref().and_then(|value| HeaderValue::from_str(value).ok()),
+    };
+    if let Some(value) = trace {
         headers.insert("traceparent", value);
     }
     Some(request)

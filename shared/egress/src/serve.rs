@@ -12,11 +12,14 @@ use crate::call::{Answer, Attempt, Ended, Trial};
 use crate::instance::Instance;
 use crate::pool::{Place, Shared};
 use crate::source::Limits;
+use crate::spans::Trace;
 use crate::{Egress, Exchange, Failed, Reply, ReplyBody};
 
 /// What a call went through so far.
 struct Tale<'a> {
     shared: &'a Shared,
+    /// Where the call stands in its trace, if it is traced here.
+    trace: Option<Trace>,
     tried: Vec<Arc<Instance>>,
     /// The attempt in progress.
     trying: Option<Trial>,
@@ -40,7 +43,7 @@ impl Egress {
         let shared = &*self.shared;
         let limits = Limits::new(&call.timeouts, shared.host.now());
         let attempt = Attempt { shared, call: &call, body: &body, limits };
-        let mut tale = Tale::new(shared, left);
+        let mut tale = Tale::new(shared, &call, left);
         while tale.tried.len() < shared.options.attempts {
             let now = shared.host.now();
             if now >= limits.deadline {
@@ -72,9 +75,10 @@ impl Egress {
 }
 
 impl<'a> Tale<'a> {
-    fn new(shared: &'a Shared, left: Option<&'a mut Vec<Hop>>) -> Self {
+    fn new(shared: &'a Shared, call: &CallHead, left: Option<&'a mut Vec<Hop>>) -> Self {
         Self {
             shared,
+            trace: Trace::of(&shared.options.tracer, call),
             tried: Vec::new(),
             trying: None,
             hops: Vec::new(),
@@ -87,7 +91,8 @@ impl<'a> Tale<'a> {
 
     fn begin(&mut self, instance: &Arc<Instance>, now: Mono) -> &mut Trial {
         self.tried.push(Arc::clone(instance));
-        self.trying.insert(Trial::begin(instance.spec.name.clone(), now))
+        let trace = self.trace.as_ref().map(|trace| trace.nth(self.tried.len()));
+        self.trying.insert(Trial::begin(instance.spec.name.clone(), now, trace))
     }
 
     fn note(&mut self, ended: Box<Ended>) {
@@ -95,12 +100,14 @@ impl<'a> Tale<'a> {
         let wait = ended.wait.map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
         self.wait_ms = [self.wait_ms, wait].into_iter().flatten().min();
         self.reached |= ended.reached;
-        self.tell(&ended.trial, ended.verdict.code);
+        self.tell(&ended.trial, ended.status, ended.verdict.code);
         self.last = Some(ended);
     }
 
-    fn tell(&mut self, trial: &Trial, code: Code) {
-        self.hops.push(trial.hop(&self.shared.options.node, Err(code), self.shared.host.now()));
+    fn tell(&mut self, trial: &Trial, status: Option<u16>, code: Code) {
+        let (options, now) = (&self.shared.options, self.shared.host.now());
+        trial.finish(&options.tracer, status, Some(code), now);
+        self.hops.push(trial.hop(&options.node, Err(code), now));
     }
 
     /// The answer's attempt is told by its body; here are those before it.
@@ -125,7 +132,7 @@ impl Drop for Tale<'_> {
     /// In the middle of an attempt: the caller left.
     fn drop(&mut self) {
         if let Some(trial) = self.trying.take() {
-            self.tell(&trial, Code::CallerGone);
+            self.tell(&trial, None, Code::CallerGone);
             if let Some(left) = self.left.take() {
                 left.append(&mut self.hops);
             }

@@ -8,6 +8,7 @@ mod mesh;
 mod network;
 mod secured;
 mod streaming;
+mod tracing;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -277,6 +277,24 @@ pub fn address(value: &Value) -> Result<SocketAddr, String> {
     })
 }
 
+/// The root of an OTLP/HTTP endpoint. Spans go there in cleartext: a collector runs beside the node and encrypts onwards.
+///
+/// # Errors
+/// What is wrong and the mend, in words.
+pub fn collector(value: &Value) -> Result<String, String> {
+    let given = text(value)?;
+    let uri = given.parse::<http::Uri>().ok();
+    let good = uri.is_some_and(|uri| {
+        uri.scheme() == Some(&http::uri::Scheme::HTTP) && uri.host().is_some() && uri.query().is_none()
+    });
+    if good {
+        Ok(given)
+    } else {
+        Err("is no collector's address; give the root of its OTLP/HTTP endpoint, such as http://127.0.0.1:4318"
+            .to_owned())
+    }
+}
+
 /// True or false.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ mod value;
 mod yaml;
 
 pub use fault::{Fault, list as list_faults};
-pub use fields::{Fields, Node, Read, address, dollars, flag, number, path, text, whole, word};
+pub use fields::{Fields, Node, Read, address, collector, dollars, flag, number, path, text, whole, word};
 pub use toml_file::toml;
 pub use value::{Broken, Key, Kind, Place, Value};
 pub use yaml::yaml;

@@ -1,25 +1,25 @@
 //! Traces joined across caller, edge, peer, central and upstream by W3C Trace Context (level 1, `traceparent`), exported
-//! by OTLP over HTTP. Spans are built once, when a call ends, from the times its record holds anyway.
+//! by OTLP over HTTP. A span is built once, when its work ends, by the node that did it, from times that are held anyway.
+//!
+//! What a node sends on names a span that exists: a node that traces a call puts its own span into `traceparent`; a node
+//! that does not (no collector, or the trace is not sampled) passes on what it got.
+
+mod export;
 
 use std::fmt;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use base::WallMs;
-use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
-use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use base::Mono;
+use opentelemetry::{KeyValue, Value};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use opentelemetry_sdk::trace::SpanExporter as _;
 use prometheus_client::metrics::counter::Counter;
 use seam::{Host, Stop};
 use tokio::sync::mpsc;
 
 /// Spans that may wait for the exporter; more are dropped and counted.
 const QUEUE: usize = 4_096;
-/// Spans sent at once.
-const BATCH: usize = 512;
-/// How long spans gather before they are sent.
-const GATHER: Duration = Duration::from_secs(1);
 
 /// Where in a trace a piece of work stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,16 @@ impl Context {
     pub fn child(self, random: u64) -> Self {
         Self { span: random.max(1), ..self }
     }
+
+    /// The `n`th span within this one. It follows from this one's identifier alone (mixed by splitmix64), so that it is
+    /// known before the work begins and need not be kept until it ends.
+    #[must_use]
+    pub fn nth(self, n: u16) -> Self {
+        let mixed = self.span.wrapping_add(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(u64::from(n) + 1));
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        self.child(mixed ^ (mixed >> 31))
+    }
 }
 
 impl fmt::Display for Context {
@@ -79,6 +89,8 @@ pub enum Side {
     Server,
     /// Asking someone.
     Client,
+    /// Neither: work within a node.
+    Inner,
 }
 
 /// A finished piece of work.
@@ -93,11 +105,9 @@ pub struct Span {
     /// Which side it describes.
     pub side: Side,
     /// When it began.
-    pub start: WallMs,
-    /// Microseconds it began after `start`.
-    pub offset_us: u64,
-    /// How long it took.
-    pub took: Duration,
+    pub begun: Mono,
+    /// When it ended.
+    pub ended: Mono,
     /// Facts, under OpenTelemetry's names.
     pub attributes: Vec<(&'static str, Value)>,
     /// What went wrong.
@@ -139,15 +149,35 @@ impl Tracer {
             .build()
             .map_err(|source| TraceError { endpoint: endpoint.to_owned(), source })?;
         exporter.set_resource(&node.resource());
+        let (tracer, spans) = Self::queue(dropped.clone());
+        drop(host.spawn("traces", export::run(host.clone(), exporter, spans, stop, dropped)));
+        Ok(tracer)
+    }
+
+    /// A tracer whose spans wait for whoever takes them.
+    #[must_use]
+    pub fn queue(dropped: Counter) -> (Self, mpsc::Receiver<Span>) {
         let (queue, spans) = mpsc::channel(QUEUE);
-        drop(host.spawn("traces", run(host.clone(), exporter, spans, stop, dropped.clone())));
-        Ok(Self { queue: Some(queue), dropped })
+        (Self { queue: Some(queue), dropped }, spans)
     }
 
     /// Whether spans go anywhere.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.queue.is_some()
+    }
+
+    /// Whether spans of this trace go anywhere.
+    #[must_use]
+    pub const fn traces(&self, context: Context) -> bool {
+        self.is_on() && context.sampled
+    }
+
+    /// Where work belongs that a `traceparent` header asks for, if its spans go anywhere.
+    #[must_use]
+    pub fn follow(&self, header: Option<&str>) -> Option<Context> {
+        let header = header.filter(|_header| self.is_on())?;
+        Context::parse(header).filter(|context| context.sampled)
     }
 
     /// Hands over a finished span; never waits.
@@ -186,75 +216,10 @@ impl Node {
     }
 }
 
-async fn run(
-    host: Host,
-    exporter: SpanExporter,
-    mut spans: mpsc::Receiver<Span>,
-    stop: Stop,
-    dropped: Counter,
-) {
-    let scope = InstrumentationScope::builder("portolan").build();
-    let mut failing = false;
-    while let Some(first) = next(&mut spans, &stop).await {
-        let mut batch = vec![data(first, &scope)];
-        host.sleep(GATHER).await;
-        while let Some(more) = (batch.len() < BATCH).then(|| spans.try_recv().ok()).flatten() {
-            batch.push(data(more, &scope));
-        }
-        let lost = batch.len();
-        match exporter.export(batch).await {
-            Ok(()) => failing = false,
-            Err(error) => {
-                dropped.inc_by(lost as u64);
-                if !failing {
-                    tracing::warn!(%error, "traces cannot be sent; they are dropped until the collector answers");
-                }
-                failing = true;
-            }
-        }
-    }
-}
-
-async fn next(spans: &mut mpsc::Receiver<Span>, stop: &Stop) -> Option<Span> {
-    tokio::select! {
-        biased;
-        span = spans.recv() => span,
-        () = stop.wanted() => spans.try_recv().ok(),
-    }
-}
-
-fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
-    let start =
-        UNIX_EPOCH + Duration::from_millis(span.start.as_millis()) + Duration::from_micros(span.offset_us);
-    let flags = if span.context.sampled { TraceFlags::SAMPLED } else { TraceFlags::default() };
-    SpanData {
-        span_context: SpanContext::new(
-            TraceId::from(span.context.trace),
-            SpanId::from(span.context.span),
-            flags,
-            false,
-            TraceState::default(),
-        ),
-        parent_span_id: span.parent.map_or(SpanId::INVALID, SpanId::from),
-        parent_span_is_remote: span.side == Side::Server,
-        span_kind: match span.side {
-            Side::Server => SpanKind::Server,
-            Side::Client => SpanKind::Client,
-        },
-        name: span.name.into(),
-        start_time: start,
-        end_time: start + span.took,
-        attributes: span.attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)).collect(),
-        dropped_attributes_count: 0,
-        events: SpanEvents::default(),
-        links: SpanLinks::default(),
-        status: span.error.map_or(Status::Unset, Status::error),
-        instrumentation_scope: scope.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -274,6 +239,9 @@ mod tests {
         ] {
             assert_eq!(Context::parse(bad), None, "{bad}");
         }
+        let children: BTreeSet<_> =
+            (0..4).flat_map(|n| [context.nth(n), context.nth(n).nth(0)]).map(|one| one.span).collect();
+        assert_eq!((children.len(), context.nth(3)), (8, Context::parse(header).unwrap().nth(3)));
         assert!(Context::parse("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more").is_some());
     }
 }

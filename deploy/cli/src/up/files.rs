@@ -61,7 +61,7 @@ pub(super) fn write(
         pki::seal_key(host, &seal)?;
     }
     for central in &layout.centrals {
-        files::write(&layout.config(&central.name), &central_config(layout, central), Readers::All)?;
+        files::write(&layout.config(&central.name), &central_config(layout, central, traces), Readers::All)?;
     }
     for edge in &layout.edges {
         let config = edge_config(layout, edge, traces);
@@ -112,14 +112,15 @@ fn edge_config(layout: &Layout, edge: &Edge, traces: Option<&str>) -> String {
         plain = edge.plain,
         records = layout.path("records").join(&edge.name),
     );
-    if let Some(endpoint) = traces {
-        // Writing to a string cannot fail.
-        let _infallible = write!(text, "\n[traces]\nendpoint = {endpoint:?}\n");
-    }
+    text.push_str(&collector(traces));
     text
 }
 
-fn central_config(layout: &Layout, central: &Central) -> String {
+fn collector(traces: Option<&str>) -> String {
+    traces.map(|endpoint| format!("\n[traces]\nendpoint = {endpoint:?}\n")).unwrap_or_default()
+}
+
+fn central_config(layout: &Layout, central: &Central, traces: Option<&str>) -> String {
     let mut text = format!(
         "data = {data:?}\nid = {number}\nseal_keys = {seal:?}\ndrain_s = 5\n\n\
          [mesh]\nlisten = \"{mesh}\"\ncredentials = {credentials:?}\n\n\
@@ -131,6 +132,7 @@ fn central_config(layout: &Layout, central: &Central) -> String {
         credentials = layout.credentials(&central.name),
         admin = central.admin,
     );
+    text.push_str(&collector(traces));
     for member in &layout.centrals {
         let Central { number, name, region, mesh, .. } = member;
         // Writing to a string cannot fail.
@@ -196,6 +198,11 @@ mod tests {
         let (host, home) = (Host::real(), tempfile::tempdir().unwrap());
         let layout = Layout::choose(&host, home.path(), 0).await.unwrap();
         let first = write(&host, &layout, None, Some("http://127.0.0.1:4318")).unwrap();
+        let centrals = layout.centrals.iter().map(|node| &node.name);
+        for name in centrals.chain(layout.edges.iter().map(|node| &node.name)) {
+            let text = files::read(&layout.config(name)).unwrap();
+            assert!(text.contains("[traces]\nendpoint = \"http://127.0.0.1:4318\""), "{name}: {text}");
+        }
         let second = write(&host, &layout, None, None).unwrap();
         assert_eq!((first.key, first.provider_key), (second.key, second.provider_key));
         for central in &layout.centrals {

@@ -42,6 +42,8 @@ pub struct CentralMetrics {
     pub receipts_applied: Counter,
     /// Version of the configuration.
     pub epoch: Gauge,
+    /// Spans lost because the collector was slower than the calls.
+    pub spans_dropped: Counter,
 }
 
 impl Default for CentralMetrics {
@@ -69,6 +71,7 @@ impl CentralMetrics {
             sessions: Gauge::default(),
             receipts_applied: Counter::default(),
             epoch: Gauge::default(),
+            spans_dropped: Counter::default(),
         };
         let mut registry = Registry::default();
         register(&mut registry, names::LINK_RTT_SECONDS, &metrics.link_rtt);
@@ -84,6 +87,7 @@ impl CentralMetrics {
         register(&mut registry, names::SESSIONS, &metrics.sessions);
         register(&mut registry, names::RECEIPTS_APPLIED, &metrics.receipts_applied);
         register(&mut registry, names::EPOCH, &metrics.epoch);
+        register(&mut registry, names::SPANS_DROPPED, &metrics.spans_dropped);
         metrics.exposition = Exposition(Arc::new(registry));
         metrics
     }
