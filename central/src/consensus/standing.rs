@@ -89,6 +89,8 @@ impl Consensus {
     /// Whether this node leads, as far as it knows.
     #[must_use]
     pub fn leads(&self) -> bool {
-        self.standing().leader == Some(self.shared.options.id)
+        let metrics = self.raft().metrics();
+        let leader = metrics.borrow_watched().current_leader;
+        leader.map(NodeId) == Some(self.shared.options.id)
     }
 }

@@ -10,6 +10,7 @@ use openraft::async_runtime::WatchReceiver as _;
 use central_core::Command;
 
 use super::first::Part;
+use super::machine::revision;
 use super::{Consensus, StorageState, Verdict};
 
 /// Between two looks at the links.
@@ -54,7 +55,8 @@ impl Consensus {
     async fn keep_names(&self) {
         let mut metrics = self.raft().metrics();
         while metrics.changed().await.is_ok() {
-            if !self.leads() {
+            // Metrics change with every entry; almost always there is nothing to tell, and nothing is copied then.
+            if !self.leads() || self.is_named() {
                 continue;
             }
             let members = self.standing().members;
@@ -73,6 +75,25 @@ impl Consensus {
                 drop(self.propose_here(Command::Joined(joined)).await);
             }
         }
+    }
+
+    /// Whether the state knows all that [`Consensus::keep_names`] would tell it.
+    fn is_named(&self) -> bool {
+        let metrics = self.raft().metrics();
+        let metrics = metrics.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        self.read(|state| {
+            let registry = state.registry();
+            let mut nodes = membership.nodes();
+            let named = membership.nodes().count() == registry.members.len()
+                && nodes.all(|(id, place)| registry.members.get(&NodeId(*id)) == Some(&place.0));
+            let holds = |id: &u64| {
+                let matched = metrics.replication.as_ref().and_then(|matched| matched.get(id).copied());
+                matched.map(revision) > Some(Revision(0))
+            };
+            named
+                && membership.nodes().all(|(id, _place)| !holds(id) || registry.joined.contains(&NodeId(*id)))
+        })
     }
 
     async fn keep_looking(&self) {
