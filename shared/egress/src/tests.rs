@@ -6,6 +6,7 @@ mod failing;
 mod keeping;
 mod mesh;
 mod network;
+mod probing;
 mod secured;
 mod streaming;
 mod tracing;

@@ -110,7 +110,7 @@ async fn a_wait_that_upstreams_ask_for_is_told() {
 
 /// Case B101: refused and unanswered connections cool an instance too.
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_takes_no_connection_goes_out_and_comes_back() {
+async fn an_instance_that_takes_no_connection_goes_out() {
     let net = network::Memory::new();
     let good = Fake::start(&net, |_request| vec![ok(ANSWER)]).await;
     for port in [network::BLACK_HOLE, 2] {
