@@ -107,8 +107,20 @@ pub(crate) struct Outbound {
     pub(crate) body: Bytes,
 }
 
-/// The call for one target. The attempt has a number, from 1, and its place in a trace; so much is gone of the call's
-/// whole time.
+/// What an attempt is told beside the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trying {
+    /// From 1.
+    pub(crate) number: u16,
+    /// Its place in the call's trace.
+    pub(crate) trace: Context,
+    /// So much is gone of the call's whole time.
+    pub(crate) elapsed: Duration,
+    /// How long the call may wait for a place there.
+    pub(crate) place: Duration,
+}
+
+/// The call for one target.
 ///
 /// # Errors
 /// [`Code::DeadlineExceeded`] when nothing is left of it.
@@ -117,9 +129,10 @@ pub(crate) fn outbound(
     caller: &Caller,
     call: &Call,
     target: (&Attempt, &Bound),
-    (number, trace, elapsed): (u16, Context, Duration),
+    trying: Trying,
 ) -> Result<Outbound, Code> {
     let (attempt, bound) = target;
+    let Trying { number, trace, elapsed, place } = trying;
     let model = &attempt.candidate.model;
     let timeouts = left(model.timeouts, elapsed).ok_or(Code::DeadlineExceeded)?;
     let body = match model.dialect {
@@ -144,6 +157,7 @@ pub(crate) fn outbound(
         stream: call.ask.stream,
         hide_usage: call.ask.stream && !call.ask.include_usage,
         timeouts,
+        place_ms: u32::try_from(place.as_millis()).unwrap_or(u32::MAX),
         headers: egress::headers::for_upstream(&arrival.headers),
         traceparent: Some(trace.to_string()),
     };

@@ -12,13 +12,13 @@ use std::time::Duration;
 use base::{Code, Name};
 use edge_core::bound::Bound;
 use edge_core::plan::{Attempt, Culprit, Link, Path};
-use edge_core::retry::{Budget, Failed as Tried, Next, Tries};
+use edge_core::retry::{Again, Budget, Failed as Tried, IN_LINE, Next, Tries};
 use egress::{Egress, Exchange, Failed};
 use seam::{Host, Lock};
 use wire::call::{Failure, Tail};
 use wire::ledger::Outcome;
 
-use crate::convert::{self, Call, Outbound};
+use crate::convert::{self, Call, Outbound, Trying};
 use crate::rejection::Rejection;
 use crate::routing::{Route, View};
 use crate::settle::Account;
@@ -75,11 +75,13 @@ impl Dispatcher {
     ) -> Result<Begun, Rejection> {
         self.retries.lock().call();
         let mut tries = Tries::default();
-        let mut next = route.next(&self.view.load());
+        let mut next = route.next(&self.view.load()).map(|attempt| (attempt, Duration::ZERO));
         let mut last = None;
-        while let Some(attempt) = next {
+        // The first target that had no place: the one to wait at.
+        let mut full = None;
+        while let Some((attempt, place)) = next {
             let bound = *route.bound(&attempt.candidate).ok_or_else(nothing_left)?;
-            let outbound = self.outbound(account, call, (&attempt, &bound))?;
+            let outbound = self.outbound(account, call, (&attempt, &bound), place)?;
             account.attempt(&attempt, bound);
             let begun = match self.send(&attempt.path, outbound, account).await {
                 Ok(reply) => begin::begin(reply, call.stream()).await,
@@ -96,7 +98,15 @@ impl Dispatcher {
             last = Some(failed.failure);
             next = match again {
                 None => None,
-                Some(wait) => self.following(route, attempt, wait).await,
+                Some(again) => {
+                    if again == Some(Again::InLine) {
+                        full.get_or_insert_with(|| attempt.clone());
+                    }
+                    match route.next(&self.view.load()) {
+                        Some(other) => Some((other, Duration::ZERO)),
+                        None => self.once_more(attempt, again, full.take(), &mut tries).await,
+                    }
+                }
             };
         }
         Err(last.map_or_else(nothing_left, Rejection::from))
@@ -107,11 +117,12 @@ impl Dispatcher {
         account: &Account,
         call: &Call,
         target: (&Attempt, &Bound),
+        place: Duration,
     ) -> Result<Outbound, Rejection> {
         let open = account.view().ok_or_else(nothing_left)?;
         let number = open.attempts + 1;
         let elapsed = self.host.now().since(open.arrival.started);
-        let attempt = (number, open.span_of(number), elapsed);
+        let attempt = Trying { number, trace: open.span_of(number), elapsed, place };
         convert::outbound(&open.arrival, &open.caller, call, target, attempt).map_err(too_late)
     }
 
@@ -143,8 +154,8 @@ impl Dispatcher {
         self.egress.forward(&connection, outbound.head, outbound.body).await
     }
 
-    /// Whether another attempt may follow: `None` if not, else how long to wait before the same target is tried again.
-    fn again(&self, tries: &mut Tries, failed: &Failed) -> Option<Option<Duration>> {
+    /// Whether another attempt may follow: `None` if not, else how the same target may be tried again.
+    fn again(&self, tries: &mut Tries, failed: &Failed) -> Option<Option<Again>> {
         let tried = Tried {
             code: failed.failure.code,
             reached_upstream: failed.tail.reached_upstream,
@@ -153,17 +164,30 @@ impl Dispatcher {
         let now = self.host.now();
         match tries.after(&tried, now.as_nanos()) {
             Next::Stop => None,
-            Next::Elsewhere { else_again_after } => self.retries.lock().take(now).then_some(else_again_after),
+            // A call that found no place has cost nobody anything.
+            Next::Elsewhere { else_again: Some(Again::InLine) } => Some(Some(Again::InLine)),
+            Next::Elsewhere { else_again } => self.retries.lock().take(now).then_some(else_again),
         }
     }
 
-    /// Another target at once, else the same after the wait that may help.
-    async fn following(&self, route: &Route, attempt: Attempt, wait: Option<Duration>) -> Option<Attempt> {
-        if let Some(other) = route.next(&self.view.load()) {
-            return Some(other);
+    /// There is no other target: the first that had no place for the call, where it now waits for one, or else the same
+    /// again after the wait that may help.
+    async fn once_more(
+        &self,
+        attempt: Attempt,
+        again: Option<Again>,
+        full: Option<Attempt>,
+        tries: &mut Tries,
+    ) -> Option<(Attempt, Duration)> {
+        if let Some(full) = full {
+            tries.wait_in_line();
+            return Some((full, IN_LINE));
         }
-        self.host.sleep(wait?).await;
-        Some(attempt)
+        match again? {
+            Again::After(wait) => self.host.sleep(wait).await,
+            Again::InLine => {}
+        }
+        Some((attempt, Duration::ZERO))
     }
 }
 

@@ -23,6 +23,10 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(300);
 /// The longest back-off and the longest `Retry-After` worth waiting for with a caller on the line.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(2);
 
+/// How long a call may wait for a place at a model's servers when all of them are full. A caller on the line rather waits
+/// than comes again; beyond this it should know.
+pub const IN_LINE: Duration = Duration::from_secs(20);
+
 /// What is known of an attempt that failed before its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
@@ -37,13 +41,29 @@ pub struct Failed {
 /// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another target, at once; the same one after the wait told, when there is no other and a wait may help.
+    /// Another target, at once; the same one again, when there is no other and that may help.
     Elsewhere {
-        /// How long to wait before asking the same target again; `None`: it would not help.
-        else_again_after: Option<Duration>,
+        /// How to ask the same target again; `None`: it would not help.
+        else_again: Option<Again>,
     },
     /// The caller gets the failure.
     Stop,
+}
+
+/// How a target is asked once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// After a back-off.
+    After(Duration),
+    /// At once, and the call waits there for a place, for [`IN_LINE`] at most: nothing else serves the model.
+    InLine,
+}
+
+impl Failed {
+    /// Whether the target had no place for the call, and nothing was asked of an upstream.
+    const fn is_full(&self) -> bool {
+        matches!(self.code, Code::ModelOverloaded) && !self.reached_upstream
+    }
 }
 
 /// The retries of one call so far.
@@ -51,6 +71,8 @@ pub enum Next {
 pub struct Tries {
     attempts: u16,
     answered: u16,
+    /// Whether the call already waited for a place.
+    waited: bool,
 }
 
 impl Tries {
@@ -65,7 +87,15 @@ impl Tries {
         if !elsewhere || self.attempts >= MOST_ATTEMPTS || self.answered > ANSWERED_RETRIES {
             return Next::Stop;
         }
-        Next::Elsewhere { else_again_after: self.backoff(failed, drawn) }
+        if failed.is_full() && !self.waited {
+            return Next::Elsewhere { else_again: Some(Again::InLine) };
+        }
+        Next::Elsewhere { else_again: self.backoff(failed, drawn).map(Again::After) }
+    }
+
+    /// The call waits for a place now; it does so once.
+    pub const fn wait_in_line(&mut self) {
+        self.waited = true;
     }
 
     fn backoff(self, failed: &Failed, drawn: u64) -> Option<Duration> {
@@ -76,7 +106,7 @@ impl Tries {
                 | Code::UpstreamUnreachable
                 | Code::MeshUnreachable
         );
-        if !waiting_helps || self.attempts > ANSWERED_RETRIES {
+        if !waiting_helps || failed.is_full() || self.attempts > ANSWERED_RETRIES {
             return None;
         }
         let doubled = FIRST_BACKOFF.saturating_mul(1 << (self.attempts - 1).min(8));
@@ -150,8 +180,8 @@ mod tests {
     fn an_upstream_that_answered_is_followed_by_two_others_at_most() {
         let mut tries = Tries::default();
         let busy = failed(Code::UpstreamError, true);
-        assert_eq!(tries.after(&busy, 0), Next::Elsewhere { else_again_after: None });
-        assert_eq!(tries.after(&busy, 0), Next::Elsewhere { else_again_after: None });
+        assert_eq!(tries.after(&busy, 0), Next::Elsewhere { else_again: None });
+        assert_eq!(tries.after(&busy, 0), Next::Elsewhere { else_again: None });
         assert_eq!(tries.after(&busy, 0), Next::Stop);
     }
 
@@ -166,13 +196,23 @@ mod tests {
     fn the_same_target_is_asked_again_after_growing_waits_that_heed_retry_after() {
         let mut tries = Tries::default();
         let limited = failed(Code::UpstreamRateLimited, true);
-        let wait = |ms| Next::Elsewhere { else_again_after: Some(Duration::from_millis(ms)) };
+        let wait = |ms| Next::Elsewhere { else_again: Some(Again::After(Duration::from_millis(ms))) };
         assert_eq!(tries.after(&limited, 0), wait(150));
         assert_eq!(tries.after(&limited, 0), wait(300));
         let told = Failed { retry_after: Some(Duration::from_secs(1)), ..limited };
         assert_eq!(Tries::default().after(&told, 0), wait(1_000));
         let long = Failed { retry_after: Some(Duration::from_secs(30)), ..limited };
-        assert_eq!(Tries::default().after(&long, 0), Next::Elsewhere { else_again_after: None });
+        assert_eq!(Tries::default().after(&long, 0), Next::Elsewhere { else_again: None });
+    }
+
+    #[test]
+    fn a_call_without_a_place_waits_in_line_once() {
+        let mut tries = Tries::default();
+        let full =
+            Failed { retry_after: Some(Duration::from_secs(1)), ..failed(Code::ModelOverloaded, false) };
+        assert_eq!(tries.after(&full, 0), Next::Elsewhere { else_again: Some(Again::InLine) });
+        tries.wait_in_line();
+        assert_eq!(tries.after(&full, 0), Next::Elsewhere { else_again: None });
     }
 
     proptest! {

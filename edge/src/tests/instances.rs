@@ -46,6 +46,26 @@ async fn a_server_is_out_after_three_failures_and_one_call_at_a_time_finds_out_w
     assert!(page.contains("portolan_upstreams_out 0"), "{page}");
 }
 
+#[tokio::test]
+async fn a_call_waits_for_a_place_when_every_server_is_full() {
+    let host = seam::Host::real();
+    let server = Server::start(&host, Act::Silent).await;
+    let world = World::start(&server.url, |_, catalog| {
+        for replica in &mut catalog.models.values_mut().next().unwrap().replicas {
+            replica.concurrency = Some(1);
+        }
+    })
+    .await;
+    let (caller, held) = (world.caller(), world.caller());
+    let holding = host.spawn("holding", async move { held.chat(CHAT).await }).bound();
+    server.open(1).await;
+    let waiting = host.spawn("waiting", async move { caller.chat(CHAT).await });
+    server.does(Act::Complete);
+    drop(holding);
+    let answer = waiting.await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
 /// One model on two servers, one of which is well.
 struct Pair {
     world: World,

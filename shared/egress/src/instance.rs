@@ -9,6 +9,7 @@ use seam::{Host, Lock};
 use upstream::{Fault, Health, Offer, Ticket};
 
 use crate::connection::Connection;
+use crate::line::Line;
 use crate::{Origin, Tls, Upstream};
 
 /// After a failed dial ahead of need, the next waits this long.
@@ -188,6 +189,7 @@ impl Instance {
 #[derive(Debug)]
 pub(crate) struct Lease {
     instance: Arc<Instance>,
+    line: Arc<Line>,
     ticket: Ticket,
     health: Health,
     host: Host,
@@ -195,9 +197,10 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Takes a place; `None` when the offer changed since it was made.
-    pub(crate) fn take(instance: &Arc<Instance>, host: &Host, now: Mono) -> Option<Self> {
+    pub(crate) fn take(instance: &Arc<Instance>, line: &Arc<Line>, host: &Host, now: Mono) -> Option<Self> {
         let ticket = instance.run.state.lock().take(now, draw(now))?;
-        Some(Self { instance: Arc::clone(instance), ticket, health: Health::Unknown, host: host.clone() })
+        let (instance, line) = (Arc::clone(instance), Arc::clone(line));
+        Some(Self { instance, line, ticket, health: Health::Unknown, host: host.clone() })
     }
 
     pub(crate) const fn instance(&self) -> &Arc<Instance> {
@@ -223,6 +226,7 @@ impl Drop for Lease {
         state.end(&self.ticket, self.health, now, draw(now));
         let after = state.is_in();
         drop(state);
+        self.line.freed();
         let spec = &self.instance.spec;
         if before && !after {
             tracing::warn!(upstream = %spec.name, model = %spec.model, "instance is out");

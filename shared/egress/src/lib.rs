@@ -18,6 +18,7 @@ mod exchange;
 mod forward;
 pub mod headers;
 mod instance;
+mod line;
 mod origin;
 mod pool;
 mod request;

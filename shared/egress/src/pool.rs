@@ -13,6 +13,7 @@ use upstream::{Choice, choose};
 use wire::call::ServeAt;
 
 use crate::instance::{Instance, Keeping, Lease};
+use crate::line::Line;
 use crate::{Credential, InstanceStatus, Origin, Tls};
 
 /// How often kept connections are looked at.
@@ -39,14 +40,16 @@ pub struct Options {
     pub most_idle: usize,
     /// Connections held ready per instance.
     pub warm: usize,
+    /// Calls that may wait for a place at a model's instances.
+    pub most_waiting: usize,
     /// Where spans go.
     pub tracer: Tracer,
 }
 
 impl Options {
     /// The defaults of a node: 3 attempts, answers of 32 MiB, events of 1 MiB, forwarded bodies of 64 MiB, connections
-    /// that rest at most 50 s (common servers close after 60 s or more, or announce less), 256 of them, 1 ready,
-    /// no traces.
+    /// that rest at most 50 s (common servers close after 60 s or more, or announce less), 256 of them, 1 ready, 256
+    /// calls that wait for a place, no traces.
     #[must_use]
     pub fn new(node: Name) -> Self {
         Self {
@@ -59,6 +62,7 @@ impl Options {
             idle: Duration::from_secs(50),
             most_idle: 256,
             warm: 1,
+            most_waiting: 256,
             tracer: Tracer::default(),
         }
     }
@@ -97,7 +101,14 @@ pub(crate) struct Shared {
     sweeper: Lock<Option<Bound<()>>>,
 }
 
-type Groups = BTreeMap<ModelName, Vec<Arc<Instance>>>;
+type Groups = BTreeMap<ModelName, Group>;
+
+/// A model's instances, and who waits for them.
+#[derive(Debug, Default)]
+struct Group {
+    instances: Vec<Arc<Instance>>,
+    line: Arc<Line>,
+}
 
 impl Egress {
     /// No upstreams yet. Call it within a runtime.
@@ -123,16 +134,20 @@ impl Egress {
         let old = self.shared.groups.load_full();
         let mut groups = Groups::new();
         for spec in upstreams {
-            let before = old.get(&spec.model).and_then(|group| {
-                group.iter().find(|one| one.spec.name == spec.name && one.spec.at == spec.at)
+            let was = old.get(&spec.model);
+            let before = was.and_then(|group| {
+                group.instances.iter().find(|one| one.spec.name == spec.name && one.spec.at == spec.at)
             });
+            let line = was.map(|group| Arc::clone(&group.line)).unwrap_or_default();
+            let group =
+                groups.entry(spec.model.clone()).or_insert_with(|| Group { instances: Vec::new(), line });
             let instance = match before {
                 Some(same) if same.is_same(&spec) => Arc::clone(same),
                 Some(moved) if moved.is_at(&spec.origin) => Arc::new(moved.renewed(spec)),
                 Some(_elsewhere) => Arc::new(Instance::new(spec)),
                 None => Arc::new(Instance::new(spec)),
             };
-            groups.entry(instance.spec.model.clone()).or_default().push(instance);
+            group.instances.push(instance);
         }
         self.shared.groups.store(Arc::new(groups));
         self.shared.warm();
@@ -141,7 +156,11 @@ impl Egress {
     /// Whether some upstream here serves `model` at `at`.
     #[must_use]
     pub fn serves(&self, at: ServeAt, model: &ModelName) -> bool {
-        self.shared.groups.load().get(model).is_some_and(|group| group.iter().any(|one| one.spec.at == at))
+        self.shared
+            .groups
+            .load()
+            .get(model)
+            .is_some_and(|group| group.instances.iter().any(|one| one.spec.at == at))
     }
 
     /// Every instance, for operators.
@@ -155,7 +174,7 @@ impl Egress {
             outstanding: one.outstanding(),
             idle: one.idle(),
         };
-        groups.values().flatten().map(status).collect()
+        groups.values().flat_map(|group| &group.instances).map(status).collect()
     }
 }
 
@@ -168,8 +187,27 @@ pub(crate) enum Place {
 }
 
 impl Shared {
-    /// A place for a call of `model` at an instance not among those `tried`.
+    /// A place for a new call of `model` at an instance not among those `tried`: none before the calls that wait.
     pub(crate) fn place(&self, at: ServeAt, model: &ModelName, tried: &[Arc<Instance>], now: Mono) -> Place {
+        match self.line(model) {
+            Some(line) if !line.is_empty() => Place::Full,
+            Some(_) | None => self.place_in_turn(at, model, tried, now),
+        }
+    }
+
+    /// The line before a model's instances.
+    pub(crate) fn line(&self, model: &ModelName) -> Option<Arc<Line>> {
+        self.groups.load().get(model).map(|group| Arc::clone(&group.line))
+    }
+
+    /// A place for a call whose turn it is.
+    pub(crate) fn place_in_turn(
+        &self,
+        at: ServeAt,
+        model: &ModelName,
+        tried: &[Arc<Instance>],
+        now: Mono,
+    ) -> Place {
         let groups = self.groups.load();
         let Some(group) = groups.get(model) else { return Place::None };
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -179,10 +217,11 @@ impl Shared {
                 let open = one.spec.at == at && !tried.iter().any(|used| Arc::ptr_eq(used, one));
                 open.then(|| one.offer(now))
             };
-            let offers: Vec<_> = group.iter().map(offer).collect();
+            let offers: Vec<_> = group.instances.iter().map(offer).collect();
             match choose(&offers, turn) {
                 Choice::Take(index) => {
-                    let lease = group.get(index).and_then(|one| Lease::take(one, &self.host, now));
+                    let lease = group.instances.get(index);
+                    let lease = lease.and_then(|one| Lease::take(one, &group.line, &self.host, now));
                     if let Some(lease) = lease {
                         return Place::Taken(lease);
                     }
@@ -198,7 +237,10 @@ impl Shared {
     /// Looks at every kept connection, and dials ahead of need.
     fn warm(self: &Arc<Self>) {
         let now = self.host.now();
-        for instance in self.groups.load().values().flatten() {
+        let groups = self.groups.load();
+        // What came back or was given more room is noticed here at the latest.
+        groups.values().for_each(|group| group.line.freed());
+        for instance in groups.values().flat_map(|group| &group.instances) {
             if instance.sweep(now, self.keeping) {
                 let (shared, instance) = (Arc::clone(self), Arc::clone(instance));
                 let dial = async move { instance.warm(&shared.host, shared.options.tls.as_ref()).await };

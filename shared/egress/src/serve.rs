@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Blame, Code, Elsewhere, Mono};
 use bytes::Bytes;
@@ -49,7 +50,15 @@ impl Egress {
             if now >= limits.deadline {
                 break;
             }
-            let lease = match shared.place(call.serve_at, &call.model, &tale.tried, now) {
+            let place = match shared.place(call.serve_at, &call.model, &tale.tried, now) {
+                Place::Full if call.place_ms > 0 => {
+                    let until = now + Duration::from_millis(call.place_ms.into());
+                    shared.wait_for_place(&call, &tale.tried, until.min(limits.deadline)).await
+                }
+                decided => decided,
+            };
+            let now = shared.host.now();
+            let lease = match place {
                 Place::Taken(lease) => lease,
                 refused => return Err(tale.end(&refused)),
             };

@@ -10,6 +10,7 @@ mod probing;
 mod secured;
 mod streaming;
 mod tracing;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +76,7 @@ fn call(stream: bool) -> CallHead {
         stream,
         hide_usage: true,
         timeouts: Timeouts::default(),
+        place_ms: 0,
         headers: vec![
             ("content-type".to_owned(), b"application/json".to_vec()),
             ("authorization".to_owned(), b"Bearer vk-1".to_vec()),

@@ -42,6 +42,8 @@ pub struct CallHead {
     pub hide_usage: bool,
     /// Time left for the whole call in milliseconds, and the other limits.
     pub timeouts: Timeouts,
+    /// How long the call may wait for a place when every instance is full, in milliseconds; 0: it is refused at once.
+    pub place_ms: u32,
     /// Headers for the upstream, hop-by-hop ones and credentials removed.
     pub headers: Vec<(String, Vec<u8>)>,
     /// W3C `traceparent` of the caller's side.

@@ -203,6 +203,7 @@ fn call_head() -> CallHead {
         stream: true,
         hide_usage: true,
         timeouts: Timeouts::default(),
+        place_ms: 20_000,
         headers: vec![("content-type".into(), b"application/json".to_vec())],
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
     }
