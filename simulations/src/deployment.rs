@@ -54,6 +54,28 @@ pub struct Layout {
     pub spare: Option<&'static str>,
 }
 
+/// A node and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// Its name, also its machine's.
+    pub name: String,
+    /// Its region.
+    pub region: String,
+}
+
+/// What stands where, in any number; model servers are actors and no part of it.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Central nodes, numbered from 1.
+    pub centrals: Vec<Spot>,
+    /// Edges.
+    pub edges: Vec<Spot>,
+    /// The longest round trip between central nodes.
+    pub round_trip: Duration,
+    /// Where edges keep a record of every call; nowhere when absent.
+    pub records: Option<&'static str>,
+}
+
 /// A mesh cannot be set up.
 #[derive(Debug, Error)]
 pub enum DeployError {
@@ -107,15 +129,14 @@ impl Deployment {
             .iter()
             .map(|region| (*region, world.machine(&format!("central-{region}"))))
             .collect();
-        let members: Vec<Member<'_>> =
-            (1..).zip(&centrals).map(|(id, (region, machine))| (id, *region, machine)).collect();
+        let members = members(&centrals);
         for member in &members {
             let node = central(&authority, member, &members, layout.round_trip).await?;
             nodes.insert(node.machine.name().to_owned(), node);
         }
         for region in &layout.edges {
             let machine = world.machine(&format!("edge-{region}"));
-            let node = edge(&authority, machine, region, &centrals).await?;
+            let node = edge(&authority, machine, (region, &format!("edge-{region}")), &centrals).await?;
             nodes.insert(node.machine.name().to_owned(), node);
         }
         for region in &layout.models {
@@ -126,7 +147,7 @@ impl Deployment {
         let first: Vec<String> = nodes.keys().cloned().collect();
         for region in &layout.twins {
             let machine = world.machine(&format!("twin-{region}"));
-            let node = edge(&authority, machine, region, &centrals).await?;
+            let node = edge(&authority, machine, (region, &format!("edge-{region}")), &centrals).await?;
             nodes.insert(node.machine.name().to_owned(), node);
         }
         if let Some(region) = layout.spare {
@@ -142,6 +163,41 @@ impl Deployment {
             Self { nodes: Arc::new(nodes), stoppers: Arc::default(), ended: Arc::default(), operator };
         for name in first {
             deployment.start(&name);
+        }
+        Ok(deployment)
+    }
+
+    /// Adds the machines of `plan` to `world`, enrols them and starts every node.
+    ///
+    /// # Errors
+    /// [`DeployError`] says what could not be set up.
+    pub async fn planned(world: &World, plan: &Plan) -> Result<Self, DeployError> {
+        let authority = Authority::new(world).await?;
+        let mut nodes = BTreeMap::new();
+        let centrals: Vec<(&str, Machine)> =
+            plan.centrals.iter().map(|spot| (spot.region.as_str(), world.machine(&spot.name))).collect();
+        let members = members(&centrals);
+        for member in &members {
+            let node = central(&authority, member, &members, plan.round_trip).await?;
+            nodes.insert(node.machine.name().to_owned(), node);
+        }
+        for spot in &plan.edges {
+            let machine = world.machine(&spot.name);
+            let mut node = edge(&authority, machine, (&spot.region, &spot.name), &centrals).await?;
+            if let (Kind::Edge(text), Some(directory)) = (&mut node.kind, plan.records) {
+                // Writing to a string cannot fail.
+                let _infallible = write!(
+                    text,
+                    "[record]\ndirectory = \"{directory}\"\nkeep = 1000\nsuccess_per_mille = 1000\n"
+                );
+            }
+            nodes.insert(spot.name.clone(), node);
+        }
+        let operator = operator(world, &authority).await?;
+        let deployment =
+            Self { nodes: Arc::new(nodes), stoppers: Arc::default(), ended: Arc::default(), operator };
+        for name in deployment.nodes.keys() {
+            deployment.start(name);
         }
         Ok(deployment)
     }
@@ -233,7 +289,7 @@ impl Node {
 }
 
 /// An error and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -245,7 +301,11 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// A central node's number, region and machine.
-type Member<'a> = (u64, &'static str, &'a Machine);
+type Member<'a> = (u64, &'a str, &'a Machine);
+
+fn members<'a>(centrals: &'a [(&'a str, Machine)]) -> Vec<Member<'a>> {
+    (1..).zip(centrals).map(|(id, (region, machine))| (id, *region, machine)).collect()
+}
 
 async fn central(
     authority: &Authority,
@@ -263,10 +323,10 @@ async fn central(
 async fn edge(
     authority: &Authority,
     machine: Machine,
-    region: &str,
+    (region, name): (&str, &str),
     centrals: &[(&str, Machine)],
 ) -> Result<Node, DeployError> {
-    enrol(authority, &machine, &format!("edge/{region}/edge-{region}")).await?;
+    enrol(authority, &machine, &format!("edge/{region}/{name}")).await?;
     let kind = Kind::Edge(edge_config(&machine, centrals));
     Ok(Node { machine, kind })
 }

@@ -9,9 +9,20 @@ compile_error!(
     "the simulator needs `--cfg tokio_unstable` (see .cargo/config.toml; an exported RUSTFLAGS replaces it)"
 );
 
+pub mod actors;
 pub mod authority;
 pub mod caller;
+pub mod cli;
 pub mod deployment;
 pub mod engine;
+pub mod evidence;
+pub mod faults;
+mod files;
+pub mod history;
 pub mod http;
+pub mod invariants;
+pub mod marks;
 pub mod operator;
+pub mod play;
+pub mod scenario;
+pub mod schedule;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{NodeId, Role};
 use bytes::Bytes;
-use central::admin::api::{AddMember, Changed, Files, Ledger, Members, Status, Transfer};
+use central::admin::api::{AddMember, Catalog, Changed, Files, Ledger, Members, Status, Transfer};
 use central_core::files::Source;
 use http::{Method, Request, Response};
 use http_body_util::Full;
@@ -79,6 +79,14 @@ impl Operator {
     /// As [`Operator::apply`].
     pub async fn ledger(&self, node: &str) -> Result<Ledger, ExchangeError> {
         self.ask(node, Method::GET, "/v1/ledger", &()).await
+    }
+
+    /// The configuration in force, as the node called `node` reads it.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn catalog(&self, node: &str) -> Result<Catalog, ExchangeError> {
+        self.ask(node, Method::GET, "/v1/catalog", &()).await
     }
 
     /// Replaces a member of central by another.

@@ -1,0 +1,121 @@
+//! An operator who changes the configuration through any central node, reads it back through any, and remembers what
+//! was acknowledged.
+
+use std::collections::BTreeSet;
+
+use seam::{Host, Stop};
+use simulation_hooks::Random;
+
+use crate::history::{Read, Recorder, Write, WriteOutcome};
+use crate::http::ExchangeError;
+use crate::operator::Operator;
+use crate::scenario::Times;
+
+/// Changes and reads the configuration.
+#[derive(Clone, Debug)]
+pub struct Operations {
+    /// Whose hands.
+    pub operator: Operator,
+    /// Central nodes.
+    pub nodes: Vec<String>,
+    /// Where what came of it goes.
+    pub recorder: Recorder,
+}
+
+impl Operations {
+    /// Adds a tenant every so often until `stop`.
+    pub fn start_writing(&self, every: Times, mut random: Random, stop: Stop) {
+        let (this, host) = (self.clone(), self.operator.host().clone());
+        self.spawn("operator writes", async move {
+            while !stop.is_wanted() {
+                this.write(&this.node(&mut random)).await;
+                host.sleep(every.draw(&mut random)).await;
+            }
+        });
+    }
+
+    /// Reads the configuration every so often until `stop`.
+    pub fn start_reading(&self, every: Times, mut random: Random, stop: Stop) {
+        let (this, host) = (self.clone(), self.operator.host().clone());
+        self.spawn("operator reads", async move {
+            while !stop.is_wanted() {
+                this.read(&this.node(&mut random)).await;
+                host.sleep(every.draw(&mut random)).await;
+            }
+        });
+    }
+
+    /// Adds one tenant through the node called `node`, once; gives the serial and whether it was acknowledged.
+    pub async fn write(&self, node: &str) -> (u64, bool) {
+        let host = self.host();
+        let started = host.now();
+        let serial = self.recorder.write(|history| {
+            let serial = history.writes.len() as u64;
+            let outcome = WriteOutcome::Unknown("under way".to_owned());
+            let node = node.to_owned();
+            history.writes.push(Write { serial, node, started, ended: None, outcome });
+            serial
+        });
+        let text = format!("tenants: [{{name: {}}}]\n", Write::tenant(serial));
+        let outcome = match self.operator.apply(node, &text).await {
+            Ok(changed) => WriteOutcome::Acked(changed.epoch.0),
+            Err(error) => {
+                let why = told(&error);
+                // What the client did wrong was refused before anything was proposed.
+                if ["400", "404", "422"].iter().any(|status| why.starts_with(status)) {
+                    WriteOutcome::Refused(why)
+                } else {
+                    WriteOutcome::Unknown(why)
+                }
+            }
+        };
+        let acked = matches!(outcome, WriteOutcome::Acked(_));
+        let ended = host.now();
+        self.recorder.write(|history| {
+            let at = usize::try_from(serial).unwrap_or(usize::MAX);
+            if let Some(write) = history.writes.get_mut(at) {
+                write.ended = Some(ended);
+                write.outcome = outcome;
+            }
+        });
+        (serial, acked)
+    }
+
+    /// Reads the configuration through the node called `node`, once.
+    pub async fn read(&self, node: &str) -> Option<Read> {
+        let host = self.host();
+        let started = host.now();
+        let catalog = self.operator.catalog(node).await.ok()?;
+        let tenants = catalog.catalog.get("tenants").and_then(serde_json::Value::as_array);
+        let serial = |tenant: &serde_json::Value| {
+            tenant.get("name")?.as_str()?.strip_prefix("serial-")?.parse::<u64>().ok()
+        };
+        let serials: BTreeSet<u64> = tenants.into_iter().flatten().filter_map(serial).collect();
+        let read =
+            Read { node: node.to_owned(), started, ended: host.now(), epoch: catalog.epoch.0, serials };
+        self.recorder.write(|history| history.reads.push(read.clone()));
+        Some(read)
+    }
+
+    fn host(&self) -> Host {
+        self.operator.host().clone()
+    }
+
+    fn node(&self, random: &mut Random) -> String {
+        let at = usize::try_from(random.below(self.nodes.len() as u64)).unwrap_or(0);
+        self.nodes.get(at).cloned().unwrap_or_default()
+    }
+
+    fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        drop(self.operator.host().spawn(name, work));
+    }
+}
+
+/// What the node said, or what broke.
+fn told(error: &ExchangeError) -> String {
+    match error {
+        ExchangeError::Broken { doing: "refused", source } => source.to_string(),
+        ExchangeError::Broken { doing, source } => format!("{doing}: {source}"),
+        ExchangeError::Late | ExchangeError::Gone => error.to_string(),
+    }
+}

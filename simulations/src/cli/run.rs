@@ -1,0 +1,119 @@
+//! `run` and `replay`.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::sweep::{Job, Workers};
+use super::words::Words;
+use super::{CliError, Out};
+use crate::files;
+use crate::play::{How, play};
+use crate::scenario::Scenario;
+use crate::schedule::Schedule;
+
+/// Plays one scenario with many seeds.
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// The scenario's file.
+    file: PathBuf,
+    /// How many seeds.
+    #[arg(long, default_value_t = 10)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many runs at once.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    #[command(flatten)]
+    out: Out,
+}
+
+/// Plays one seed twice.
+#[derive(Debug, Args)]
+pub(super) struct Replay {
+    /// The scenario's file.
+    file: PathBuf,
+    /// The seed.
+    #[arg(long, required_unless_present = "schedule")]
+    seed: Option<u64>,
+    /// A schedule that a failure left, instead of a seed.
+    #[arg(long, conflicts_with = "seed")]
+    schedule: Option<PathBuf>,
+    /// Log lines to print, as `RUST_LOG` has it.
+    #[arg(long)]
+    log: Option<String>,
+    /// Print what every caller saw.
+    #[arg(long)]
+    calls: bool,
+}
+
+impl Run {
+    pub(super) fn run(self) -> Result<bool, CliError> {
+        let scenario = Arc::new(Scenario::load(&self.file)?);
+        let words = Words::new(&self.out.out);
+        let mut seeds = self.from..self.from.saturating_add(self.seeds);
+        let file = self.file;
+        let workers = Workers::new(self.threads);
+        workers.work(&words, move || {
+            let seed = seeds.next()?;
+            Some(Job { file: file.clone(), scenario: Arc::clone(&scenario), seed })
+        })?;
+        words.sum()
+    }
+}
+
+impl Replay {
+    pub(super) fn run(self) -> Result<bool, CliError> {
+        let scenario = Arc::new(Scenario::load(&self.file)?);
+        let schedule = match (&self.schedule, self.seed) {
+            (Some(path), _) => {
+                let name = path.display().to_string();
+                let text =
+                    files::read(path).map_err(|source| CliError::File { path: name.clone(), source })?;
+                serde_json::from_str(&text).map_err(|source| CliError::Schedule { path: name, source })?
+            }
+            (None, Some(seed)) => Schedule::draw(&scenario, seed),
+            (None, None) => return Err(CliError::Asked("give --seed or --schedule".to_owned())),
+        };
+        if schedule.scenario != scenario.name {
+            let (theirs, ours) = (&schedule.scenario, &scenario.name);
+            return Err(CliError::Asked(format!("the schedule is one of {theirs:?}, the file is {ours:?}")));
+        }
+        let schedule = Arc::new(schedule);
+        super::sweep::warm_up();
+        let outcome = play(&scenario, &schedule, &How { log: self.log, twice: true });
+        let mut out = io::stdout().lock();
+        writeln!(out, "seed {}", schedule.seed)?;
+        let json = serde_json::to_string_pretty(&*schedule);
+        writeln!(out, "{}", json.unwrap_or_default())?;
+        for struck in &outcome.evidence.history.struck {
+            let ms = |at: base::Mono| at.as_nanos() / 1_000_000;
+            let healed = struck.healed.map_or_else(|| "the end".to_owned(), |at| format!("{} ms", ms(at)));
+            writeln!(
+                out,
+                "{} struck {} at {} ms until {healed}",
+                struck.what,
+                struck.machines.join(", "),
+                ms(struck.at)
+            )?;
+        }
+        if self.calls {
+            for call in &outcome.evidence.history.calls {
+                writeln!(out, "{call:?}")?;
+            }
+            for write in &outcome.evidence.history.writes {
+                writeln!(out, "{write:?}")?;
+            }
+        }
+        writeln!(out, "marks {:?}", outcome.marks)?;
+        writeln!(out, "trace {:016x} of {} packets, played twice", outcome.hash, outcome.packets)?;
+        for violation in &outcome.violations {
+            writeln!(out, "VIOLATED {}: {}", violation.invariant, violation.what)?;
+        }
+        Ok(outcome.violations.is_empty())
+    }
+}

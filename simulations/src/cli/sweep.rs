@@ -1,0 +1,135 @@
+//! `sweep`, and the threads that play.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Mono;
+use clap::Args;
+use seam::{Host, Lock};
+
+use super::words::Words;
+use super::{CliError, Out};
+use crate::files;
+use crate::play::{How, play};
+use crate::scenario::Scenario;
+use crate::schedule::Schedule;
+
+/// Of how many runs one is played twice.
+const TWICE: u64 = 100;
+
+/// Plays all scenarios with fresh seeds for a time.
+#[derive(Debug, Args)]
+pub(super) struct Sweep {
+    /// How long.
+    #[arg(long, default_value_t = 5)]
+    minutes: u64,
+    /// Where the scenarios are.
+    #[arg(long, default_value = "simulations/scenarios")]
+    scenarios: PathBuf,
+    /// The first seed; drawn and printed when absent.
+    #[arg(long)]
+    from: Option<u64>,
+    /// How many runs at once.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    #[command(flatten)]
+    out: Out,
+}
+
+/// One run to play.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) file: PathBuf,
+    pub(super) scenario: Arc<Scenario>,
+    pub(super) seed: u64,
+}
+
+/// Threads that play runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Workers {
+    threads: usize,
+}
+
+impl Sweep {
+    pub(super) fn run(self) -> Result<bool, CliError> {
+        let mut scenarios = Vec::new();
+        for file in scenario_files(&self.scenarios)? {
+            let scenario = Arc::new(Scenario::load(&file)?);
+            scenarios.push((file, scenario));
+        }
+        let host = Host::real();
+        let began: Mono = host.now();
+        let most = Duration::from_secs(self.minutes.saturating_mul(60));
+        let from = self.from.unwrap_or_else(|| host.random_u64() >> 24);
+        let words = Words::new(&self.out.out);
+        words.say(&format!("{} scenarios, seeds from {from}", scenarios.len()))?;
+        let mut next = 0usize;
+        Workers::new(self.threads).work(&words, move || {
+            if host.now().since(began) >= most {
+                return None;
+            }
+            let (file, scenario) = scenarios.get(next % scenarios.len().max(1))?;
+            let seed = from.wrapping_add((next / scenarios.len().max(1)) as u64);
+            next += 1;
+            Some(Job { file: file.clone(), scenario: Arc::clone(scenario), seed })
+        })?;
+        words.sum()
+    }
+}
+
+impl Workers {
+    pub(super) fn new(threads: usize) -> Self {
+        Self { threads: threads.max(1) }
+    }
+
+    /// Plays what `next` gives until it gives nothing.
+    pub(super) fn work(
+        self,
+        words: &Words,
+        next: impl FnMut() -> Option<Job> + Send,
+    ) -> Result<(), CliError> {
+        warm_up();
+        let next = Lock::new(next);
+        let failed = Lock::new(None);
+        std::thread::scope(|scope| {
+            for _worker in 0..self.threads {
+                scope.spawn(|| {
+                    loop {
+                        let job = (next.lock())();
+                        let Some(job) = job else { break };
+                        let schedule = Arc::new(Schedule::draw(&job.scenario, job.seed));
+                        let how = How { log: None, twice: job.seed % TWICE == 0 };
+                        let outcome = play(&job.scenario, &schedule, &how);
+                        if let Err(error) = words.told(&job, &outcome) {
+                            *failed.lock() = Some(error);
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let failed = failed.lock().take();
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Whatever a process makes once draws entropy from the run that needs it first: one run is thrown away.
+pub(super) fn warm_up() {
+    const TINY: &str = "name = \"warm-up\"\nabout = \"x\"\n[topology]\ncentral = [\"eu\"]\nedges = {eu = 1}\n\
+        [[topology.server]]\nname = \"model-eu\"\nregion = \"eu\"\nserves = [\"m\"]\n\
+        [phases]\nsettle = \"1s\"\nchaos = \"1s\"\nserve = \"1s\"\n";
+    if let Ok(scenario) = Scenario::parse("warm-up", TINY) {
+        let schedule = Arc::new(Schedule::draw(&scenario, 0));
+        drop(play(&Arc::new(scenario), &schedule, &How::default()));
+    }
+}
+
+fn scenario_files(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let broken = |source| CliError::File { path: directory.display().to_string(), source };
+    let files = files::list(directory, "toml").map_err(broken)?;
+    if files.is_empty() {
+        return Err(CliError::Asked(format!("{} holds no scenario", directory.display())));
+    }
+    Ok(files)
+}

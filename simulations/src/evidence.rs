@@ -1,0 +1,108 @@
+//! All that is known of a run when it is over: what actors saw, and what machines have on their disks and in their
+//! logs. Invariants judge this and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use base::Mono;
+use central::admin::api::Ledger;
+
+use crate::faults::Kind;
+use crate::history::{History, Struck};
+
+/// All that is known of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// What the scenario says.
+    pub facts: Facts,
+    /// What actors saw.
+    pub history: History,
+    /// The edges' call records.
+    pub records: Vec<Record>,
+    /// The books at the end.
+    pub ledger: Option<Ledger>,
+    /// Serials that a last read of the configuration showed; `None`: nobody answered it.
+    pub serials: Option<BTreeSet<u64>>,
+    /// Nodes that ended without being asked or killed, and why.
+    pub ended: Vec<String>,
+    /// Configurations that edges put in force.
+    pub epochs: Vec<InForce>,
+    /// How long the healed mesh took to be whole again; `None`: it never was.
+    pub converged: Option<Duration>,
+    /// What was tried on the healed mesh: what, and what was wrong with it when something was.
+    pub fresh: Vec<(String, Option<String>)>,
+    /// Tasks of each node before load and faults, and at the end.
+    pub tasks: BTreeMap<String, (usize, usize)>,
+    /// Open byte streams before load and faults, and at the end.
+    pub streams: (usize, usize),
+}
+
+/// What the scenario says.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The strict budget's limit, in nano-dollars.
+    pub budget: u64,
+    /// A call's price beside its tokens, in nano-dollars.
+    pub call_price: u64,
+    /// An input token's price, in nano-dollars.
+    pub input_price: u64,
+    /// An output token's price, in nano-dollars.
+    pub output_price: u64,
+    /// What each machine is.
+    pub machines: BTreeMap<String, Kind>,
+    /// Machines that no heal reaches.
+    pub broken: BTreeSet<String>,
+    /// Within which the healed mesh must be whole.
+    pub converge_within: Duration,
+}
+
+/// An edge's record of one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The edge.
+    pub edge: String,
+    /// Its name for the call.
+    pub request: String,
+    /// Whose call.
+    pub tenant: Option<String>,
+    /// How it ended.
+    pub outcome: String,
+    /// What it cost, in nano-dollars.
+    pub cost: u64,
+}
+
+/// A configuration that an edge put in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// The edge.
+    pub edge: String,
+    /// When.
+    pub at: Mono,
+    /// Which.
+    pub epoch: u64,
+}
+
+impl Evidence {
+    /// Faults of some kinds that struck a machine.
+    pub fn struck<'a>(&'a self, machine: &'a str, kinds: &'a [&str]) -> impl Iterator<Item = &'a Struck> {
+        let struck = self.history.struck.iter();
+        struck.filter(move |struck| {
+            kinds.contains(&struck.what) && struck.machines.iter().any(|name| name == machine)
+        })
+    }
+
+    /// What `input` and `output` tokens cost, the call included.
+    #[must_use]
+    pub const fn cost(&self, (input, output): (u64, u64)) -> u64 {
+        let facts = &self.facts;
+        facts.call_price + input * facts.input_price + output * facts.output_price
+    }
+
+    /// Machines of a kind that a heal reaches.
+    pub fn whole(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        let machines = self.facts.machines.iter();
+        machines
+            .filter(move |(name, what)| **what == kind && !self.facts.broken.contains(*name))
+            .map(|(name, _)| name.as_str())
+    }
+}

@@ -1,0 +1,32 @@
+//! The simulator's own files, outside of every simulated world.
+
+#![expect(clippy::disallowed_methods, reason = "what runs no scenario reads and writes the real disk")]
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The text of a file.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    std::fs::read_to_string(path)
+}
+
+/// Writes a file and makes the directories above it.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    std::fs::write(path, bytes)
+}
+
+/// The files of a directory whose names end so, sorted.
+pub(crate) fn list(directory: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == ending) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

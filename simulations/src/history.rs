@@ -1,0 +1,248 @@
+//! What actors saw, in order, with times: the evidence that invariants judge. Nothing here comes from inside a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::Mono;
+use seam::Lock;
+
+/// What actors saw.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Every request that a caller sent.
+    pub calls: Vec<Call>,
+    /// Every change of the configuration that an operator asked for.
+    pub writes: Vec<Write>,
+    /// Every read of it.
+    pub reads: Vec<Read>,
+    /// Faults that struck.
+    pub struck: Vec<Struck>,
+    /// What central nodes said of the mesh.
+    pub observations: Vec<Observation>,
+    /// What central nodes said of the budgets.
+    pub ledgers: Vec<(Mono, central::admin::api::Ledger)>,
+    /// What model servers were asked.
+    pub served: Vec<Served>,
+    /// When each part of the run began.
+    pub phases: Vec<(Mono, &'static str)>,
+}
+
+/// A history that actors write to. Cheap to clone; all clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder(Arc<Lock<History>>);
+
+/// One request of a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Stands in the prompt; unique in a run.
+    pub id: u64,
+    /// The call that this one repeats.
+    pub retry_of: Option<u64>,
+    /// Who asked.
+    pub caller: String,
+    /// Where the caller is.
+    pub region: String,
+    /// Whether a strict budget pays.
+    pub strict: bool,
+    /// The edge asked; empty when none could be reached.
+    pub edge: String,
+    /// Edges that could not be reached before.
+    pub skipped: Vec<String>,
+    /// The model asked for.
+    pub model: String,
+    /// Whether a stream was asked for.
+    pub stream: bool,
+    /// When the caller began to look for an edge.
+    pub started: Mono,
+    /// When the request was on its way.
+    pub sent: Option<Mono>,
+    /// When the answer's head was there.
+    pub head: Option<Mono>,
+    /// When the first byte of its body was there.
+    pub first_byte: Option<Mono>,
+    /// When it was over.
+    pub ended: Option<Mono>,
+    /// How it ended.
+    pub outcome: CallOutcome,
+    /// The answer's status.
+    pub status: Option<u16>,
+    /// The code of the error that the edge told.
+    pub code: Option<String>,
+    /// The edge's name for the call.
+    pub request: Option<String>,
+}
+
+/// How a call ended for its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CallOutcome {
+    /// It goes on.
+    Open,
+    /// Answered whole.
+    Complete,
+    /// Answered with an error.
+    Refused,
+    /// A stream ended with an error event.
+    Failed,
+    /// The connection broke.
+    Broken,
+    /// An answer ended as if it were whole, and was not.
+    Short,
+    /// An answer to another call.
+    Foreign,
+    /// The caller left.
+    HungUp,
+    /// No edge could be reached.
+    Unreachable,
+    /// The caller's patience ended.
+    Late,
+    /// The run ended first.
+    Abandoned,
+}
+
+/// A change of the configuration: adds the tenant [`Write::tenant`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Unique in a run.
+    pub serial: u64,
+    /// The central node asked.
+    pub node: String,
+    /// When.
+    pub started: Mono,
+    /// When it was over.
+    pub ended: Option<Mono>,
+    /// What came of it.
+    pub outcome: WriteOutcome,
+}
+
+/// What came of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// In force, with the epoch it made.
+    Acked(u64),
+    /// Refused: it never comes into force.
+    Refused(String),
+    /// It may be in force, now or later.
+    Unknown(String),
+}
+
+/// A read of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The central node asked.
+    pub node: String,
+    /// When.
+    pub started: Mono,
+    /// When it was answered.
+    pub ended: Mono,
+    /// The epoch it showed.
+    pub epoch: u64,
+    /// The serials it showed.
+    pub serials: BTreeSet<u64>,
+}
+
+/// A fault that struck.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Struck {
+    /// Its number in the schedule.
+    pub id: usize,
+    /// When.
+    pub at: Mono,
+    /// When it healed.
+    pub healed: Option<Mono>,
+    /// Its kind, as scenario files call it.
+    pub what: &'static str,
+    /// The machines it struck.
+    pub machines: Vec<String>,
+}
+
+/// What one central node said of the mesh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// When it was asked.
+    pub at: Mono,
+    /// Which.
+    pub node: String,
+    /// The leader it knows.
+    pub leader: Option<String>,
+    /// Its term.
+    pub term: u64,
+    /// The configuration's version.
+    pub epoch: u64,
+    /// Each edge: the central node it is attached to, and its version of the configuration.
+    pub edges: BTreeMap<String, (Option<String>, Option<u64>)>,
+}
+
+/// A request that a model server was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The server.
+    pub server: String,
+    /// The call that stood in the prompt; `None`: none did.
+    pub call: Option<u64>,
+    /// The model asked for.
+    pub model: String,
+    /// When it was asked.
+    pub asked: Mono,
+    /// When the first token left.
+    pub first_token: Option<Mono>,
+    /// When it was over.
+    pub ended: Option<Mono>,
+    /// How it ended.
+    pub end: ServedEnd,
+    /// Input tokens.
+    pub input: u64,
+    /// Output tokens that left.
+    pub output: u64,
+    /// The usage it told, input and output.
+    pub told: Option<(u64, u64)>,
+}
+
+/// How a model server ended a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServedEnd {
+    /// It goes on.
+    Open,
+    /// Answered whole.
+    Complete,
+    /// Answered with this status.
+    Status(u16),
+    /// Broken off by the server.
+    Reset,
+    /// The gateway left, or the server was killed.
+    Left,
+}
+
+impl Write {
+    /// The name of the tenant that shows the change.
+    #[must_use]
+    pub fn tenant(serial: u64) -> String {
+        format!("serial-{serial}")
+    }
+}
+
+impl Recorder {
+    /// Writes.
+    pub fn write<T>(&self, work: impl FnOnce(&mut History) -> T) -> T {
+        work(&mut self.0.lock())
+    }
+
+    /// All so far.
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.0.lock().clone()
+    }
+
+    /// Takes it out.
+    #[must_use]
+    pub fn take(&self) -> History {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl History {
+    /// When the part of the run called `name` began.
+    #[must_use]
+    pub fn phase(&self, name: &str) -> Option<Mono> {
+        self.phases.iter().find(|(_at, phase)| *phase == name).map(|(at, _phase)| *at)
+    }
+}

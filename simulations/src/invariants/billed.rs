@@ -1,0 +1,83 @@
+//! Each strict call is billed exactly once: what central settled is what the edges' records say, and covers what the
+//! model servers told of answered calls (design.md §4 "billed exactly once"). The calls of a life of an edge that ended
+//! are covered by its crash charge.
+
+use super::{Violation, violation};
+use crate::evidence::Evidence;
+use crate::history::{CallOutcome, ServedEnd};
+
+pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
+    let Some(ledger) = &evidence.ledger else { return Vec::new() };
+    let sum = |part: fn(&central::admin::api::LedgerRow) -> u64| {
+        ledger.rows.iter().map(|row| u128::from(part(row))).sum::<u128>()
+    };
+    let (receipts, crash, settling) =
+        (sum(|row| row.receipts.0), sum(|row| row.crash.0), sum(|row| row.settling.0));
+    let mut found = Vec::new();
+    let strict = evidence.records.iter().filter(|record| record.tenant.as_deref() == Some("strict"));
+    let recorded: u128 = strict.map(|record| u128::from(record.cost)).sum();
+    if !an_edge_died(evidence) && receipts + settling != recorded {
+        let what = format!("{receipts} settled and {settling} on its way, {recorded} recorded");
+        found.push(violation("billed", None, what));
+    }
+    let answered = answered(evidence);
+    if receipts + crash + settling < answered {
+        let what = format!("{receipts} settled, {crash} as crash charges, and {answered} was answered");
+        found.push(violation("billed", None, what));
+    }
+    found
+}
+
+fn an_edge_died(evidence: &Evidence) -> bool {
+    let edges = evidence.facts.machines.iter().filter(|(_, kind)| **kind == crate::faults::Kind::Edge);
+    let mut died = edges.map(|(name, _)| {
+        evidence.struck(name, &["crash", "power_off", "lose_region", "disk"]).next().is_some()
+            || evidence.ended.iter().any(|ended| ended.starts_with(&format!("{name}:")))
+    });
+    died.any(|died| died)
+}
+
+/// What answered strict calls cost at least, by the last answer that a model server told the usage of.
+fn answered(evidence: &Evidence) -> u128 {
+    let calls = evidence.history.calls.iter();
+    let answered = calls.filter(|call| call.strict && call.outcome == CallOutcome::Complete);
+    let cost = |id| {
+        let served = evidence.history.served.iter().filter(|served| served.call == Some(id));
+        let told = served
+            .filter(|served| served.end == ServedEnd::Complete)
+            .filter_map(|served| served.told)
+            .next_back();
+        told.map_or(0, |usage| u128::from(evidence.cost(usage)))
+    };
+    answered.map(|call| cost(call.id)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Amount;
+
+    use super::*;
+    use crate::invariants::samples::{evidence, struck};
+
+    fn settled(amount: u64) -> Evidence {
+        let mut evidence = evidence();
+        evidence.ledger.as_mut().unwrap().rows[0].receipts = Amount(amount);
+        evidence
+    }
+
+    #[test]
+    fn a_call_billed_twice_or_not_at_all_is_found() {
+        assert_eq!(judge(&settled(1_000)), []);
+        assert_eq!(judge(&settled(2_000)).len(), 1);
+        assert_eq!(judge(&settled(0)).len(), 2);
+    }
+
+    #[test]
+    fn a_crash_charge_covers_what_a_dead_edge_did_not_settle() {
+        let mut evidence = settled(0);
+        evidence.history.struck.push(struck("crash", "edge-eu", 150));
+        assert_eq!(judge(&evidence).len(), 1, "nothing covers it");
+        evidence.ledger.as_mut().unwrap().rows[0].crash = Amount(1_500);
+        assert_eq!(judge(&evidence), []);
+    }
+}

@@ -1,0 +1,284 @@
+//! One run: set the mesh up, let it settle, strike, heal, wait until it is whole, serve on, and look at everything.
+
+mod finish;
+mod setup;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Mono;
+use seam::{Stop, Stopper};
+use thiserror::Error;
+
+use crate::actors::{Caller, CallerSetup, Observer};
+use crate::deployment::DeployError;
+use crate::engine::{Failure, Options, World, run, run_twice};
+use crate::evidence::Evidence;
+use crate::faults::{Fault, Field, Kind};
+use crate::history::{Recorder, Struck};
+use crate::http::ExchangeError;
+use crate::invariants::{Violation, judge};
+use crate::marks::{self, Mark};
+use crate::scenario::Scenario;
+use crate::schedule::{Schedule, Until};
+use setup::Stage;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its schedule.
+    pub schedule: Arc<Schedule>,
+    /// What must not be; empty when all is well.
+    pub violations: Vec<Violation>,
+    /// What happened that must happen sometimes.
+    pub marks: std::collections::BTreeSet<Mark>,
+    /// The hash over every packet.
+    pub hash: u64,
+    /// Packets sent.
+    pub packets: usize,
+    /// Simulated time.
+    pub simulated: Duration,
+    /// Processor time, as far as the system tells it.
+    pub cpu: Duration,
+    /// All that is known of it.
+    pub evidence: Evidence,
+}
+
+/// How to run a schedule.
+#[derive(Clone, Debug, Default)]
+pub struct How {
+    /// Which log lines to print, as `RUST_LOG` has it.
+    pub log: Option<String>,
+    /// Whether to run it twice and compare the two histories.
+    pub twice: bool,
+}
+
+/// A run could not be played.
+#[derive(Debug, Error)]
+pub enum PlayError {
+    /// The mesh was not set up.
+    #[error("the mesh was not set up")]
+    Deploy(#[from] DeployError),
+    /// Its first configuration was refused.
+    #[error("the first configuration was refused")]
+    Apply(#[source] ExchangeError),
+    /// It never served before any fault.
+    #[error("no answer before any fault: {0}")]
+    NeverServed(String),
+}
+
+/// Plays `schedule` in a world of its own and judges it. What keeps the run from counting is a violation too.
+#[must_use]
+pub fn play(scenario: &Arc<Scenario>, schedule: &Arc<Schedule>, how: &How) -> Outcome {
+    let options = Options { log: how.log.clone(), ..Options::seed(schedule.seed) };
+    let act = {
+        let (scenario, schedule) = (Arc::clone(scenario), Arc::clone(schedule));
+        move |world: World| {
+            let (scenario, schedule) = (Arc::clone(&scenario), Arc::clone(&schedule));
+            async move {
+                let began = cpu_time();
+                let evidence = Box::pin(act(&world, &scenario, &schedule)).await;
+                (evidence, cpu_time().saturating_sub(began))
+            }
+        }
+    };
+    let running = || if how.twice { run_twice(&options, act) } else { run(&options, act) };
+    let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(running));
+    let mut outcome = Outcome {
+        schedule: Arc::clone(schedule),
+        violations: Vec::new(),
+        marks: std::collections::BTreeSet::new(),
+        hash: 0,
+        packets: 0,
+        simulated: Duration::ZERO,
+        cpu: Duration::ZERO,
+        evidence: Evidence::default(),
+    };
+    match played {
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
+            outcome.violations.push(wrong("panic", said.to_owned()));
+        }
+        Ok(Err(failure)) => outcome.violations.push(wrong(engine_name(&failure), failure.to_string())),
+        Ok(Ok(report)) => {
+            outcome.hash = report.trace.hash();
+            outcome.packets = report.trace.packets().len();
+            outcome.simulated = report.took;
+            let (played, cpu) = report.value;
+            outcome.cpu = cpu;
+            match played {
+                Ok(evidence) => {
+                    outcome.violations = judge(&evidence);
+                    outcome.marks = marks::hit(&evidence);
+                    outcome.evidence = evidence;
+                }
+                Err(error) => outcome.violations.push(wrong("setup", crate::deployment::chain(&error))),
+            }
+        }
+    }
+    outcome
+}
+
+fn wrong(invariant: &'static str, what: String) -> Violation {
+    Violation { invariant, at_ms: None, what }
+}
+
+const fn engine_name(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Diverged { .. } => "repeats",
+        Failure::Leaked { .. } => "leaks",
+        Failure::Late { .. } => "late",
+        Failure::Thread(_) | Failure::Runtime(_) => "engine",
+    }
+}
+
+/// Processor time of this thread, from Linux's scheduler; zero elsewhere.
+fn cpu_time() -> Duration {
+    let text = crate::files::read(std::path::Path::new("/proc/thread-self/schedstat")).unwrap_or_default();
+    Duration::from_nanos(text.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}
+
+async fn act(world: &World, scenario: &Scenario, schedule: &Schedule) -> Result<Evidence, PlayError> {
+    let recorder = Recorder::default();
+    let stage = Stage::set(world, scenario, schedule, &recorder).await?;
+    let before = stage.counts();
+    let (stopper, stop) = Stopper::new();
+    let callers = start_actors(&stage, scenario, schedule, &recorder, &stop);
+    begin(world, &recorder, "settle");
+    world.sleep(Duration::from_millis(schedule.settle)).await;
+
+    begin(world, &recorder, "chaos");
+    chaos(&stage.field, schedule, &recorder).await;
+    begin(world, &recorder, "heal");
+    let converged = stage.converge(scenario.expect.converge_within.most).await;
+    begin(world, &recorder, "serve");
+    world.sleep(Duration::from_millis(schedule.serve)).await;
+    begin(world, &recorder, "finish");
+    stopper.stop();
+    for caller in callers {
+        // A caller's machine never ends: it is over when its last call is.
+        let _gone = caller.await;
+    }
+    Ok(stage.finish(scenario, schedule, before, converged).await)
+}
+
+fn begin(world: &World, recorder: &Recorder, phase: &'static str) {
+    let now = world.now();
+    recorder.write(|history| history.phases.push((now, phase)));
+}
+
+fn start_actors(
+    stage: &Stage,
+    scenario: &Scenario,
+    schedule: &Schedule,
+    recorder: &Recorder,
+    stop: &Stop,
+) -> Vec<seam::Task<()>> {
+    let world = stage.field.world();
+    let operations = stage.operations.clone();
+    let observer = Observer {
+        operator: operations.operator.clone(),
+        field: stage.field.clone(),
+        recorder: recorder.clone(),
+    };
+    observer.start(stop.clone());
+    stage.dns.start(operations.operator.host(), stop);
+    if let Some(every) = scenario.load.write_every {
+        operations.start_writing(every, world.random("operator writes"), stop.clone());
+    }
+    if let Some(every) = scenario.load.read_every {
+        operations.start_reading(every, world.random("operator reads"), stop.clone());
+    }
+    let setup = stage.callers(scenario);
+    let start = |plan: &crate::schedule::CallerPlan| {
+        let host = stage.hosts.get(&plan.region)?.clone();
+        let random = world.random(&plan.name);
+        Some(Caller::new(host, plan.clone(), setup.clone(), random).start(stop.clone()))
+    };
+    schedule.callers.iter().filter_map(start).collect()
+}
+
+/// What happens to a fault, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Act {
+    Heal,
+    Turn,
+    Strike,
+}
+
+/// Strikes and heals at the scheduled times, then heals everything that does not stay for ever.
+async fn chaos(field: &Field, schedule: &Schedule, recorder: &Recorder) {
+    let world = field.world();
+    let began = world.now();
+    let mut script: Vec<(u64, Act, usize)> = Vec::new();
+    for dated in &schedule.faults {
+        script.push((dated.at, Act::Strike, dated.id));
+        let until = match dated.until {
+            Until::At(until) => {
+                script.push((until, Act::Heal, dated.id));
+                until
+            }
+            Until::Healed | Until::Never => schedule.chaos,
+        };
+        if let Fault::Flap { period_ms, .. } = dated.fault {
+            let step = usize::try_from(period_ms).unwrap_or(usize::MAX).max(1);
+            script.extend((dated.at..until).step_by(step).skip(1).map(|at| (at, Act::Turn, dated.id)));
+        }
+    }
+    script.sort_unstable();
+    for (at, act, id) in script {
+        let due = began + Duration::from_millis(at.min(schedule.chaos));
+        world.sleep(due.since(world.now())).await;
+        match act {
+            Act::Strike => strike(field, schedule, recorder, id),
+            Act::Turn => field.turn(id),
+            Act::Heal => heal(field, recorder, id),
+        }
+    }
+    world.sleep((began + Duration::from_millis(schedule.chaos)).since(world.now())).await;
+    for dated in schedule.faults.iter().filter(|dated| dated.until != Until::Never) {
+        heal(field, recorder, dated.id);
+    }
+}
+
+fn strike(field: &Field, schedule: &Schedule, recorder: &Recorder, id: usize) {
+    let Some(dated) = schedule.faults.iter().find(|dated| dated.id == id) else { return };
+    let (at, machines) = (field.world().now(), field.strike(dated));
+    tracing::info!(?at, ?machines, fault = dated.fault.kind(), "struck");
+    recorder.write(|history| {
+        history.struck.push(Struck { id, at, healed: None, what: dated.fault.kind(), machines });
+    });
+}
+
+fn heal(field: &Field, recorder: &Recorder, id: usize) {
+    field.heal(id);
+    let now: Mono = field.world().now();
+    recorder.write(|history| {
+        for struck in history.struck.iter_mut().filter(|struck| struck.id == id && struck.healed.is_none()) {
+            struck.healed = Some(now);
+        }
+    });
+}
+
+impl Stage {
+    fn callers(&self, scenario: &Scenario) -> CallerSetup {
+        let asked = &scenario.load.models;
+        let models = if asked.is_empty() { scenario.topology.models() } else { asked.clone() };
+        CallerSetup {
+            load: scenario.load.clone(),
+            models,
+            dns: self.dns.clone(),
+            recorder: self.recorder.clone(),
+            keys: [setup::STRICT, setup::FREE],
+        }
+    }
+
+    /// Tasks of each node, and open byte streams of the world.
+    fn counts(&self) -> (std::collections::BTreeMap<String, usize>, usize) {
+        let nodes = self.field.places().iter();
+        let nodes = nodes.filter(|(_, place)| matches!(place.kind, Kind::Central | Kind::Edge));
+        let tasks = nodes.map(|(name, place)| (name.clone(), place.machine.tasks())).collect();
+        (tasks, self.field.world().streams())
+    }
+}

@@ -1,0 +1,222 @@
+//! After the faults: waits until the mesh is whole, tries it, and gathers what is on disks and in logs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use central::admin::api::Ledger;
+
+use super::setup::{INPUT_PRICE, OUTPUT_PRICE, RECORDS, Stage};
+use crate::actors::observation;
+use crate::evidence::{Evidence, Facts, InForce, Record};
+use crate::faults::Kind;
+use crate::history::{CallOutcome, Observation};
+use crate::scenario::Scenario;
+use crate::schedule::{Schedule, Until};
+
+/// Between two looks at a mesh that heals.
+const AGAIN: Duration = Duration::from_millis(200);
+/// A node that takes longer says nothing.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The books are settled this long after the last call.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+/// Records and receipts reach disks, and connections without use close.
+const QUIET: Duration = Duration::from_secs(3);
+
+impl Stage {
+    /// Waits until the mesh is whole, and says how long that took; `None` when it took longer than `most`.
+    pub(super) async fn converge(&self, most: Duration) -> Option<Duration> {
+        let world = self.field.world();
+        let began = world.now();
+        while world.now().since(began) <= most + AGAIN {
+            if self.is_whole().await {
+                return Some(world.now().since(began));
+            }
+            world.sleep(AGAIN).await;
+        }
+        None
+    }
+
+    /// Whether all central nodes that run know one leader, and all edges that run are attached with the last epoch.
+    async fn is_whole(&self) -> bool {
+        let mut views = Vec::new();
+        for name in self.field.names(Kind::Central).iter().filter(|name| !self.field.is_down(name)) {
+            match self.look(name).await {
+                Some(seen) => views.push(seen),
+                None => return false,
+            }
+        }
+        let Some(newest) = views.iter().map(|seen| seen.epoch).max() else { return false };
+        let leaders: BTreeSet<_> = views.iter().map(|seen| seen.leader.as_ref()).collect();
+        let edges = self.field.names(Kind::Edge);
+        let edges: Vec<_> = edges.iter().filter(|name| !self.field.is_down(name)).collect();
+        let attached = |seen: &Observation| {
+            edges.iter().all(|name| {
+                matches!(seen.edges.get(*name), Some((Some(_central), Some(epoch))) if *epoch >= newest)
+            })
+        };
+        leaders.len() == 1 && !leaders.contains(&None) && views.iter().all(attached)
+    }
+
+    async fn look(&self, name: &str) -> Option<Observation> {
+        let operator = &self.operations.operator;
+        let at = operator.host().now();
+        let status = operator.host().timeout(PATIENCE, operator.status(name)).await.ok()?.ok()?;
+        let seen = observation(at, &status);
+        self.field.set_leader(seen.leader.clone());
+        self.recorder.write(|history| history.observations.push(seen.clone()));
+        Some(seen)
+    }
+
+    /// Tries the healed mesh and gathers the evidence.
+    pub(super) async fn finish(
+        &self,
+        scenario: &Scenario,
+        schedule: &Schedule,
+        before: (BTreeMap<String, usize>, usize),
+        converged: Option<Duration>,
+    ) -> Evidence {
+        let fresh = self.try_all(scenario).await;
+        let ledger = self.settled().await;
+        self.field.world().sleep(QUIET).await;
+        let serials = self.last_read().await;
+        let (tasks, streams) = self.counts();
+        let tasks = tasks.into_iter().map(|(name, after)| {
+            let before = before.0.get(&name).copied().unwrap_or(0);
+            (name, (before, after))
+        });
+        let tasks = tasks.collect();
+        Evidence {
+            facts: self.facts(scenario, schedule),
+            records: self.records().await,
+            ledger,
+            serials,
+            ended: self.field.mesh().ended(),
+            epochs: self.epochs(),
+            converged,
+            fresh,
+            tasks,
+            streams: (before.1, streams),
+            history: self.recorder.take(),
+        }
+    }
+
+    /// A fresh call at every edge and a fresh write, with what was wrong.
+    async fn try_all(&self, scenario: &Scenario) -> Vec<(String, Option<String>)> {
+        let mut fresh = Vec::new();
+        for edge in self.field.names(Kind::Edge).into_iter().filter(|name| !self.field.is_down(name)) {
+            let mut call = self.ask(&edge, false, scenario, "fresh").await;
+            // A model server that refuses by its nature may be unlucky three times, hardly more.
+            for _again in 0..3 {
+                if call.outcome != CallOutcome::Complete {
+                    call = self.ask(&edge, false, scenario, "fresh").await;
+                }
+            }
+            let wrong = (call.outcome != CallOutcome::Complete).then(|| format!("{call:?}"));
+            fresh.push((format!("a call at {edge}"), wrong));
+        }
+        for node in self.operations.nodes.iter().filter(|name| !self.field.is_down(name)) {
+            let (serial, acked) = self.operations.write(node).await;
+            let wrong = if acked {
+                let read = self.operations.read(node).await;
+                let is_there = read.is_some_and(|read| read.serials.contains(&serial));
+                (!is_there).then(|| "acknowledged, and not read back".to_owned())
+            } else {
+                Some("not acknowledged".to_owned())
+            };
+            fresh.push((format!("a write through {node}"), wrong));
+        }
+        fresh
+    }
+
+    /// The books once nothing is on its way any more, or as they are after a while.
+    async fn settled(&self) -> Option<Ledger> {
+        let world = self.field.world();
+        let began = world.now();
+        let mut last = None;
+        while world.now().since(began) < SETTLED_WITHIN {
+            if let Some(ledger) = self.ledger().await {
+                let is_settled = ledger.rows.iter().all(|row| row.settling.0 == 0 && row.orphaned.0 == 0);
+                last = Some(ledger);
+                if is_settled {
+                    break;
+                }
+            }
+            world.sleep(AGAIN).await;
+        }
+        last
+    }
+
+    async fn ledger(&self) -> Option<Ledger> {
+        let operator = &self.operations.operator;
+        for node in self.operations.nodes.iter().filter(|name| !self.field.is_down(name)) {
+            if let Ok(Ok(ledger)) = operator.host().timeout(PATIENCE, operator.ledger(node)).await {
+                return Some(ledger);
+            }
+        }
+        None
+    }
+
+    async fn last_read(&self) -> Option<BTreeSet<u64>> {
+        for node in self.operations.nodes.iter().filter(|name| !self.field.is_down(name)) {
+            if let Some(read) = self.operations.read(node).await {
+                return Some(read.serials);
+            }
+        }
+        None
+    }
+
+    fn facts(&self, scenario: &Scenario, schedule: &Schedule) -> Facts {
+        let never = schedule.faults.iter().filter(|dated| dated.until == Until::Never).map(|dated| dated.id);
+        let never: BTreeSet<usize> = never.collect();
+        let struck = self.recorder.write(|history| history.struck.clone());
+        let broken = struck.iter().filter(|struck| never.contains(&struck.id));
+        Facts {
+            budget: scenario.topology.budget,
+            call_price: scenario.topology.call_price,
+            input_price: INPUT_PRICE,
+            output_price: OUTPUT_PRICE,
+            machines: self.field.places().iter().map(|(name, place)| (name.clone(), place.kind)).collect(),
+            broken: broken.flat_map(|struck| struck.machines.clone()).collect(),
+            converge_within: scenario.expect.converge_within.most,
+        }
+    }
+
+    fn epochs(&self) -> Vec<InForce> {
+        let in_force = |line: crate::engine::Line| {
+            let (_, after) = line.text.strip_prefix("configuration in force")?.split_once("epoch=")?;
+            let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            Some(InForce { edge: line.machine, at: line.at, epoch: after.get(..digits)?.parse().ok()? })
+        };
+        self.field.world().log().into_iter().filter_map(in_force).collect()
+    }
+
+    async fn records(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for edge in self.field.names(Kind::Edge) {
+            let Some(place) = self.field.places().get(&edge) else { continue };
+            let disk = place.machine.disk();
+            let mut files = disk.list(Path::new(RECORDS)).await.unwrap_or_default();
+            files.sort();
+            for file in files {
+                let path = Path::new(RECORDS).join(file);
+                let text = disk.read(&path).await.unwrap_or_default();
+                records.extend(String::from_utf8_lossy(&text).lines().filter_map(|line| record(&edge, line)));
+            }
+        }
+        records
+    }
+}
+
+/// A line of a record file; `None` for one that was torn.
+fn record(edge: &str, line: &str) -> Option<Record> {
+    let read: serde_json::Value = serde_json::from_str(line).ok()?;
+    let text = |name: &str| read.get(name).and_then(serde_json::Value::as_str).map(str::to_owned);
+    Some(Record {
+        edge: edge.to_owned(),
+        request: text("request")?,
+        tenant: text("tenant"),
+        outcome: text("outcome")?,
+        cost: read.get("cost").and_then(serde_json::Value::as_u64).unwrap_or(0),
+    })
+}

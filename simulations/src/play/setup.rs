@@ -1,0 +1,252 @@
+//! Sets the stage: machines, links as drawn, the mesh, model servers, the first configuration, and a first answer at
+//! every edge.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use seam::Host;
+
+use super::PlayError;
+use crate::actors::{Caller, CallerSetup, Dns, ModelServer, Operations};
+use crate::deployment::{Deployment, MODELS, PROVIDER_KEY, Plan};
+use crate::engine::{DiskFaults, Link, World};
+use crate::faults::{Field, Kind, Place};
+use crate::history::{Call, CallOutcome, Recorder};
+use crate::scenario::{Chance, Counts, Load, Scenario, Topology};
+use crate::schedule::{CallerPlan, Schedule, Wire};
+
+/// The key of the tenant that a strict budget pays for.
+pub(super) const STRICT: &str = "sk-of-the-strict-tenant-0123456789abcdef0123456789abcdef";
+/// The key of the tenant that no budget binds.
+pub(super) const FREE: &str = "sk-of-the-free-tenant-0123456789abcdef0123456789abcdef";
+/// Where edges keep call records.
+pub(super) const RECORDS: &str = "/records";
+/// Prices in nano-dollars: one and two dollars per million tokens.
+pub(super) const INPUT_PRICE: u64 = 1_000;
+pub(super) const OUTPUT_PRICE: u64 = 2_000;
+
+/// A mesh without faults answers within this.
+const SERVES_WITHIN: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A mesh that serves, and those around it.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) field: Field,
+    pub(super) recorder: Recorder,
+    pub(super) operations: Operations,
+    pub(super) dns: Dns,
+    /// Callers' hosts by region.
+    pub(super) hosts: BTreeMap<String, Host>,
+}
+
+impl Stage {
+    pub(super) async fn set(
+        world: &World,
+        scenario: &Scenario,
+        schedule: &Schedule,
+        recorder: &Recorder,
+    ) -> Result<Self, PlayError> {
+        let topology = &scenario.topology;
+        world.default_link(usual_link(schedule));
+        let plan = Plan {
+            centrals: topology.centrals(),
+            edges: topology.edge_spots(),
+            round_trip: Duration::from_millis(schedule.round_trip),
+            records: Some(RECORDS),
+        };
+        let mesh = Deployment::planned(world, &plan).await?;
+        let mut places = BTreeMap::new();
+        for (spots, kind) in [(&plan.centrals, Kind::Central), (&plan.edges, Kind::Edge)] {
+            for spot in spots {
+                let Some(machine) = mesh.machine(&spot.name).cloned() else { continue };
+                places.insert(spot.name.clone(), Place { region: spot.region.clone(), kind, machine });
+            }
+        }
+        let mut servers = BTreeMap::new();
+        for spec in &topology.server {
+            let machine = world.machine(&spec.name);
+            let server = ModelServer::new(world, machine.clone(), spec.clone(), recorder.clone());
+            server.start();
+            servers.insert(spec.name.clone(), server);
+            places
+                .insert(spec.name.clone(), Place { region: spec.region.clone(), kind: Kind::Model, machine });
+        }
+        let mut hosts = BTreeMap::new();
+        for region in topology.edges.keys() {
+            let machine = world.machine(&format!("callers-{region}"));
+            hosts.insert(region.clone(), machine.start());
+            let name = machine.name().to_owned();
+            places.insert(name, Place { region: region.clone(), kind: Kind::Callers, machine });
+        }
+        if let Some(machine) = world.machines().into_iter().find(|machine| machine.name() == "operator") {
+            let region = String::new();
+            places.insert("operator".to_owned(), Place { region, kind: Kind::Outside, machine });
+        }
+        let (least, most) = schedule.sync_us;
+        let disk = DiskFaults {
+            sync_takes: Duration::from_micros(least),
+            sync_jitter: Duration::from_micros(most.saturating_sub(least)),
+            ..DiskFaults::default()
+        };
+        let field = Field::new(world, &mesh, places, servers, disk);
+        lay_links(&field, schedule);
+        let operations = Operations {
+            operator: mesh.operator().clone(),
+            nodes: plan.centrals.iter().map(|spot| spot.name.clone()).collect(),
+            recorder: recorder.clone(),
+        };
+        let distances =
+            schedule.links.iter().map(|wire| (wire.one.clone(), wire.other.clone(), wire.delay_us));
+        let dns = Dns::new(plan.edges.clone(), distances.collect());
+        let stage = Self { field, recorder: recorder.clone(), operations, dns, hosts };
+        let first = stage.operations.nodes.first().cloned().unwrap_or_default();
+        mesh.apply(&first, &catalog(topology)).await.map_err(PlayError::Apply)?;
+        stage.first_answers(scenario).await?;
+        Ok(stage)
+    }
+
+    /// Asks at every edge until each has answered both tenants; leaves no trace in the history.
+    async fn first_answers(&self, scenario: &Scenario) -> Result<(), PlayError> {
+        let world = self.field.world();
+        let began = world.now();
+        for edge in self.field.names(Kind::Edge) {
+            for strict in [true, false] {
+                loop {
+                    let call = self.ask(&edge, strict, scenario, "first").await;
+                    if call.outcome == CallOutcome::Complete {
+                        break;
+                    }
+                    if world.now().since(began) > SERVES_WITHIN {
+                        return Err(PlayError::NeverServed(format!("{call:?}")));
+                    }
+                    world.sleep(AGAIN).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One call at `edge` by an ordinary caller of the region nearest to it, in the history as any other.
+    pub(super) async fn ask(&self, edge: &str, strict: bool, scenario: &Scenario, why: &str) -> Call {
+        let region = self.field.places().get(edge).map(|place| place.region.clone()).unwrap_or_default();
+        let plan = CallerPlan { name: format!("{why}-{edge}"), region: region.clone(), strict };
+        let load = Load { streamed: Chance(0), max_tokens: Counts::exactly(8), ..Load::default() };
+        let setup = CallerSetup { load, ..self.callers(scenario) };
+        let number = self.recorder.write(|history| history.calls.len());
+        let random = self.field.world().random(&format!("{why} at {edge} {number}"));
+        let Some(host) = self.hosts.get(&region).cloned() else { return lost() };
+        let mut caller = Caller::new(host.clone(), plan, setup, random);
+        let edge = edge.to_owned();
+        let asking = host.spawn("ask", async move { caller.call(Some(&edge), None).await });
+        asking.await.unwrap_or_else(|_gone| lost())
+    }
+}
+
+/// A call that was never made.
+fn lost() -> Call {
+    Call {
+        id: u64::MAX,
+        retry_of: None,
+        caller: String::new(),
+        region: String::new(),
+        strict: false,
+        edge: String::new(),
+        skipped: Vec::new(),
+        model: String::new(),
+        stream: false,
+        started: base::Mono::ZERO,
+        sent: None,
+        head: None,
+        first_byte: None,
+        ended: None,
+        outcome: CallOutcome::Abandoned,
+        status: None,
+        code: None,
+        request: None,
+    }
+}
+
+fn usual_link(schedule: &Schedule) -> Link {
+    let between = schedule.links.iter().filter(|wire| wire.one != wire.other);
+    let delay = between.map(|wire| wire.delay_us).min().unwrap_or(1_000);
+    Link { delay: Duration::from_micros(delay), ..Link::default() }
+}
+
+fn lay_links(field: &Field, schedule: &Schedule) {
+    let joins = |wire: &Wire, one: &str, other: &str| {
+        (wire.one == one && wire.other == other) || (wire.one == other && wire.other == one)
+    };
+    let usual = usual_link(schedule);
+    for (from, one) in field.places() {
+        for (to, other) in field.places().iter().filter(|(to, _)| *to != from) {
+            let wire = schedule.links.iter().find(|wire| joins(wire, &one.region, &other.region));
+            let link = wire.map_or_else(
+                || usual.clone(),
+                |wire| Link {
+                    delay: Duration::from_micros(wire.delay_us),
+                    jitter: Duration::from_millis(wire.jitter_ms),
+                    loss: wire.loss,
+                    ..Link::default()
+                },
+            );
+            field.set_link(from, to, link);
+        }
+    }
+}
+
+/// Two tenants, one of them under a strict budget, and the models that the servers serve.
+fn catalog(topology: &Topology) -> String {
+    let horizon = topology.horizon_ms.map_or_else(String::new, |ms| format!(", horizon_ms: {ms}"));
+    let mut text = format!(
+        "tenants: [{{name: strict}}, {{name: free}}]\n\
+         apps: [{{tenant: strict, name: web}}, {{tenant: free, name: web}}]\n\
+         keys: [{{name: strict-key, tenant: strict, app: web, secret: {STRICT}}}, {{name: free-key, tenant: free, app: web, secret: {FREE}}}]\n\
+         budgets: [{{name: all, tenant: strict, unit: usd, window: total, limit: {}{horizon}}}]\n\
+         providers:\n",
+        dollars(topology.budget),
+    );
+    // Writing to a string cannot fail.
+    for server in topology.server.iter().filter(|server| server.provider) {
+        let name = &server.name;
+        let _infallible = writeln!(
+            text,
+            "- {{name: {name}, base_url: \"http://{name}:{MODELS}\", credential: {PROVIDER_KEY}}}"
+        );
+    }
+    let text = text.trim_end_matches("providers:\n").to_owned();
+    let mut text = if topology.server.iter().any(|server| server.provider) {
+        text
+    } else {
+        text.trim_end().to_owned() + "\n"
+    };
+    text += "models:\n";
+    for model in topology.models() {
+        let serving = topology.server.iter().filter(|server| server.serves.contains(&model));
+        let (providers, replicas): (Vec<_>, Vec<_>) = serving.partition(|server| server.provider);
+        let replica = |server: &&crate::scenario::ServerSpec| {
+            let (name, region) = (&server.name, &server.region);
+            format!("{{name: {name}, region: {region}, url: \"http://{name}:{MODELS}\"}}")
+        };
+        let _infallible = write!(
+            text,
+            "- {{name: {model}, price: {{input: 1, output: 2, call: {}}}, context: 8192, output_cap: 64, \
+             timeouts: {{connect_ms: 1000, first_byte_ms: 4000, idle_ms: 4000, total_ms: 20000}}",
+            dollars(topology.call_price),
+        );
+        if let Some(provider) = providers.first() {
+            let _infallible = write!(text, ", provider: {}", provider.name);
+        }
+        if !replicas.is_empty() {
+            let replicas: Vec<String> = replicas.iter().map(replica).collect();
+            let _infallible = write!(text, ", replicas: [{}]", replicas.join(", "));
+        }
+        text += "}\n";
+    }
+    text
+}
+
+fn dollars(nano: u64) -> String {
+    format!("\"{}.{:09}\"", nano / 1_000_000_000, nano % 1_000_000_000)
+}

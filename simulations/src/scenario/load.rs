@@ -1,0 +1,60 @@
+//! What callers and operators do.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Chance, Counts, Times};
+
+/// What callers and operators do.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Load {
+    /// Callers per region with edges.
+    pub callers: Counts,
+    /// Between a caller's calls.
+    pub pause: Times,
+    /// The share of calls streamed.
+    pub streamed: Chance,
+    /// The share of callers under the strict budget.
+    pub strict: Chance,
+    /// Models asked for, each as often; absent: all that are served.
+    pub models: Vec<String>,
+    /// The most tokens asked for.
+    pub max_tokens: Counts,
+    /// Callers who hang up.
+    pub hang_up: HangUps,
+    /// How often a caller asks again when it got no answer or one that is worth it.
+    pub retries: u64,
+    /// Between an operator's changes of the configuration; absent: none.
+    pub write_every: Option<Times>,
+    /// Between an operator's reads of it; absent: none.
+    pub read_every: Option<Times>,
+}
+
+/// The shares of callers who hang up, by when.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HangUps {
+    /// Before an answer's head.
+    pub before_head: Chance,
+    /// After some of an answer's body.
+    pub midway: Chance,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            callers: Counts::exactly(2),
+            pause: Times::ms(200, 800),
+            streamed: Chance(500_000),
+            strict: Chance(500_000),
+            models: Vec::new(),
+            max_tokens: Counts { least: 4, most: 32 },
+            hang_up: HangUps::default(),
+            retries: 0,
+            write_every: Some(Times::ms(1_000, 3_000)),
+            read_every: Some(Times::exactly(Duration::from_secs(1))),
+        }
+    }
+}
