@@ -192,6 +192,9 @@ impl Start {
         let delta = have.and_then(|(stamp, epoch)| Some((epoch, state.delta(stamp, epoch)?)));
         match delta {
             Some((have, _none)) if have == epoch => Self::Nothing,
+            Some((from, _missed)) if base::mutant!(RevocationLost) => {
+                Self::Step(ToEdge::Delta { stamp, from, epoch, changes: Vec::new() })
+            }
             Some((from, changes)) => Self::Step(ToEdge::Delta { stamp, from, epoch, changes }),
             None => Self::Whole(state.shared_catalog(), stamp),
         }

@@ -88,7 +88,14 @@ impl Dispatcher {
                 Err(failed) => Err(failed),
             };
             let failed = match begun {
-                Ok(begun) => return Ok(begun),
+                Ok(begun) => {
+                    if base::mutant!(AskedBehindAnswer)
+                        && let Ok(again) = self.outbound(account, call, (&attempt, &bound), place)
+                    {
+                        self.ask_again(again);
+                    }
+                    return Ok(begun);
+                }
                 Err(failed) => failed,
             };
             account.failed(&failed);
@@ -110,6 +117,15 @@ impl Dispatcher {
             };
         }
         Err(last.map_or_else(nothing_left, Rejection::from))
+    }
+
+    /// The planted fault: a timer for a second attempt that the first one's answer did not stop.
+    fn ask_again(&self, outbound: Outbound) {
+        let (host, egress) = (self.host.clone(), self.egress.clone());
+        drop(self.host.spawn("asked-again", async move {
+            host.sleep(Duration::from_millis(200)).await;
+            drop(egress.serve(outbound.head, outbound.body, None).await);
+        }));
     }
 
     fn outbound(

@@ -166,6 +166,7 @@ impl Relay {
         let tail = self.body.tail();
         let last = match tail.outcome {
             Outcome::Complete => None,
+            Outcome::Cut if base::mutant!(CutAsFinished) => None,
             Outcome::CallerGone | Outcome::Cut | Outcome::Failed | Outcome::Lost => {
                 Some(rejection::cut_event(tail.code.unwrap_or(Code::UpstreamCut)))
             }

@@ -168,6 +168,10 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        if base::mutant!(VoteLost) {
+            self.memory.lock().apply(Change::Vote(*vote));
+            return Ok(());
+        }
         self.write(Change::Vote(*vote)).await
     }
 
@@ -193,6 +197,10 @@ impl RaftLogStorage<Types> for LogStore {
         while let Some(entry) = entries.next() {
             if entries.peek().is_some() {
                 self.submit(Change::Entry(entry), Done::WithNext)?;
+            } else if base::mutant!(EntryNotDurable) {
+                self.submit(Change::Entry(entry), Done::Whenever)?;
+                callback.io_completed(Ok(()));
+                return Ok(());
             } else {
                 return self.submit(Change::Entry(entry), Done::Append(callback));
             }

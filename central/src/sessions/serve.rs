@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use base::Name;
 use bytes::Bytes;
-use central_core::{Command, Registration, Reply};
+use central_core::{Command, Effect, Entry, Registration, Reply, State};
 use mesh::{Connection, MeshError, Receiver, Sender};
 use seam::{Bound, Late};
 use tokio::sync::mpsc;
-use wire::control::{Hello, ToCentral};
+use wire::control::{Hello, ToCentral, ToEdge};
 use wire::frame::Kind;
 
 use super::table::{Newcomer, Outgoing};
@@ -202,7 +202,12 @@ async fn read(live: &Live, mut receiver: Receiver) -> End {
 fn heard(live: &Live, said: ToCentral) {
     let sessions = &live.sessions.shared;
     match said {
-        ToCentral::Report(report) => sessions.reports.take(&live.edge, report),
+        ToCentral::Report(report) => {
+            if base::mutant!(GrantBeforeCommit) {
+                grant_early(live, &report);
+            }
+            sessions.reports.take(&live.edge, report);
+        }
         ToCentral::Receipts(batch) => settlement(live, Command::Receipts { edge: live.edge.clone(), batch }),
         ToCentral::Final(report) => settlement(live, Command::Final { edge: live.edge.clone(), report }),
         ToCentral::Applied { stamp, epoch } => {
@@ -215,6 +220,19 @@ fn heard(live: &Live, said: ToCentral) {
         ToCentral::Hello(_again) => tracing::debug!(edge = %live.edge, "an edge said hello twice"),
         // Its reader ends the session.
         ToCentral::Bye => {}
+    }
+}
+
+/// The planted fault: the edge hears what this node thinks that its report will come to.
+fn grant_early(live: &Live, report: &wire::ledger::Report) {
+    let command = Command::Reports(vec![(live.edge.clone(), report.clone())]);
+    let entry = Entry { at: live.sessions.shared.host.wall(), command };
+    let mut state = live.sessions.shared.consensus.read(State::clone);
+    let revision = state.newest_stamp().revision;
+    for effect in state.apply(revision, &entry).effects {
+        if let Effect::Grants { edge, grants } = effect {
+            live.sessions.send(&edge, &ToEdge::Grants(grants));
+        }
     }
 }
 

@@ -160,6 +160,7 @@ impl Session {
                 self.purse.closed(incarnation);
             }
             ToEdge::Current { .. } => self.snapshots.refreshed(self.host.now()),
+            ToEdge::Superseded if base::mutant!(SupersededGoesOn) => {}
             ToEdge::Superseded => return Ok(Step::Superseded),
             ToEdge::Unavailable { why } => return Err(why),
         }
@@ -200,6 +201,9 @@ impl Session {
             while sent.next < acked.saturating_add(WINDOW) {
                 let Some(batch) = self.purse.batch(incarnation, sent.next, BATCH) else { break };
                 sent.next = batch.first.saturating_add(batch.receipts.len() as u64);
+                if base::mutant!(ReceiptsForgotten) {
+                    self.purse.applied(incarnation, sent.next);
+                }
                 messages.push(ToCentral::Receipts(batch));
             }
         }

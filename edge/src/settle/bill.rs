@@ -26,6 +26,7 @@ impl Bill {
         let output = bound.and_then(|bound| bound.output);
         let worked = match tail.outcome {
             Outcome::Complete | Outcome::Cut => true,
+            Outcome::CallerGone if base::mutant!(ChargeDropped) => false,
             Outcome::CallerGone | Outcome::Lost => tail.reached_upstream,
             Outcome::Failed => false,
         };

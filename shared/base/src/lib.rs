@@ -5,6 +5,7 @@
 
 mod fault;
 mod ids;
+pub mod mutant;
 mod time;
 mod units;
 

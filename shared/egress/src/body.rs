@@ -1,6 +1,7 @@
 //! An answer's body, wherever it comes from.
 
 use std::future::poll_fn;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -184,6 +185,12 @@ impl Drop for Local {
     fn drop(&mut self) {
         let (_outcome, code, _usage) = self.came_to();
         self.trial.finish(&self.shared.options.tracer, Some(self.status), code, self.until());
+        if base::mutant!(CancelNotForwarded)
+            && let Flow::Events(mut events) = mem::replace(&mut self.content, Flow::Whole(None, None))
+        {
+            let rest = async move { while poll_fn(|cx| events.poll_next(cx)).await.is_some() {} };
+            drop(self.shared.host.spawn("uncancelled", rest));
+        }
     }
 }
 

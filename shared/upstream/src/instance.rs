@@ -126,7 +126,8 @@ impl Instance {
         self.outstanding = self.outstanding.saturating_add(1);
         let serial = self.serial;
         if let State::Out { round, .. } | State::Probing { round, .. } = self.state {
-            self.state = State::Probing { serial, stale: now + OUT.wait(round, draw), round };
+            let stale = if base::mutant!(BreakerStuck) { Mono::FAR } else { now + OUT.wait(round, draw) };
+            self.state = State::Probing { serial, stale, round };
         }
         Some(Ticket { serial })
     }
@@ -145,6 +146,9 @@ impl Instance {
     fn judge(&mut self, ticket: &Ticket, health: Health, now: Mono, draw: u64) {
         self.state = match self.state {
             State::In { failures, from } => after_call(failures, from, health, now, draw),
+            stuck @ State::Probing { .. } if health == Health::Unknown && base::mutant!(BreakerStuck) => {
+                stuck
+            }
             State::Probing { serial, round, .. } if serial == ticket.serial => {
                 after_probe(round, health, now, draw)
             }

@@ -173,6 +173,9 @@ impl Writer {
         let len = bytes.len() as u64;
         let written = async {
             active.file.write_at(active.end, bytes).await?;
+            if base::mutant!(LostSync) {
+                return Ok(());
+            }
             active.file.sync_data().await
         };
         written.await.map_err(|error| WalError::failed(&error))?;

@@ -107,7 +107,10 @@ impl Account {
     /// Merges what a holder says it spent and returned. Counters that no lawful edge sends are ignored.
     pub(super) fn merge(&mut self, holding: &Holding, spent: Amount, returned: Amount) {
         let Some(holder) = self.holders.get_mut(holding) else { return };
-        let (spent, returned) = (spent.max(holder.spent), returned.max(holder.returned));
+        let (spent, mut returned) = (spent.max(holder.spent), returned.max(holder.returned));
+        if base::mutant!(ReturnsSummed) {
+            returned = returned.saturating_add(holder.returned);
+        }
         if spent.checked_add(returned).is_none_or(|sum| sum > holder.granted) {
             return;
         }
@@ -140,7 +143,10 @@ impl Account {
     pub(super) fn close(&mut self, holding: &Holding, said: Amount) -> Amount {
         let Some(holder) = self.holders.remove(holding) else { return Amount::ZERO };
         let room = holder.granted.saturating_sub(holder.returned);
-        let spent = said.max(holder.spent).min(room);
+        let mut spent = said.max(holder.spent).min(room);
+        if base::mutant!(CrashForgotten) {
+            spent = holder.receipts;
+        }
         let crash = spent.saturating_sub(holder.receipts);
         self.totals.returned += u128::from(room.0 - spent.0);
         self.totals.crash += u128::from(crash.0);

@@ -110,7 +110,12 @@ impl Book {
                 (holding.clone(), Claim { unspent: holder.unspent(), want, waiting, piece, fresh })
             })
             .unzip();
-        let awards = share(account.pool(limit), account.excess(limit), &claims);
+        let mut pool = account.pool(limit);
+        if base::mutant!(LapsedCreditGranted) {
+            let lapsed = account.holders.iter().filter(|(holding, _holder)| !is_live(holding, edges));
+            pool = lapsed.fold(pool, |pool, (_holding, holder)| pool.saturating_add(holder.unspent()));
+        }
+        let awards = share(pool, account.excess(limit), &claims);
         for (holding, award) in holdings.iter().zip(awards) {
             account.grant(holding, award.grant);
             let Some(holder) = account.holders.get_mut(holding) else { continue };

@@ -82,7 +82,10 @@ impl Account {
     }
 
     /// Given back, durably.
-    pub(super) const fn returned_durably(&self) -> Amount {
+    pub(super) fn returned_durably(&self) -> Amount {
+        if base::mutant!(ReturnTooEarly) {
+            return self.returned;
+        }
         self.durable.returned
     }
 
@@ -108,10 +111,17 @@ impl Account {
 
     /// What a new hold may take at once.
     pub(super) fn usable(&self) -> Amount {
+        if base::mutant!(CeilingIgnored) {
+            return self.available();
+        }
         self.ceiling().saturating_sub(self.used())
     }
 
     pub(super) fn grant(&mut self, granted: Amount) {
+        if base::mutant!(GrantsSummed) {
+            self.granted = self.granted.saturating_add(granted);
+            return;
+        }
         self.granted = self.granted.max(granted);
     }
 
@@ -121,6 +131,9 @@ impl Account {
     }
 
     pub(super) fn settle(&mut self, hold: Amount, charge: Amount) {
+        if base::mutant!(HoldLeaked) && charge == Amount::ZERO {
+            return;
+        }
         self.held = self.held.saturating_sub(hold);
         self.spent = self.spent.saturating_add(charge);
     }
