@@ -80,8 +80,13 @@ pub enum StartError {
     #[error(transparent)]
     Log(#[from] StoreError),
     /// Its snapshot.
-    #[error("cannot read the snapshot of central's state")]
-    Snapshot(#[source] io::Error),
+    #[error("cannot read the snapshot of central's state in {}", dir.display())]
+    Snapshot {
+        /// The data directory.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Its settings.
     #[error("the timing does not work: {0}")]
     Timing(String),
@@ -146,7 +151,8 @@ impl Consensus {
         let (events, read_events) = mpsc::channel(MAX_EVENTS);
         let (applied, read_applied) = channel::channel(Revision(0));
         let machine = Machine::open(host.clone(), &options.dir, state, events, applied);
-        let machine = machine.await.map_err(StartError::Snapshot)?;
+        let machine =
+            machine.await.map_err(|source| StartError::Snapshot { dir: options.dir.clone(), source })?;
         let current = machine.current();
         let consensus = Links::for_purpose(endpoint.clone(), Purpose::Consensus);
         let deadline = timing.append_deadline();

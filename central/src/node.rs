@@ -16,10 +16,11 @@ use mesh::{Credentials, CredentialsError, Endpoint, Identity, MeshError};
 use seam::{Host, Listener, Stop, Stopper};
 use telemetry::trace::{self, TraceError, Tracer};
 use tokio::sync::mpsc;
+use wal::WalError;
 use wire::control::NodeAddr;
 
 use crate::config::Config;
-use crate::consensus::{Consensus, Event, MemberChange, Options, StartError};
+use crate::consensus::{Consensus, Event, MemberChange, Options, StartError, StoreError};
 use crate::metrics::Metrics;
 use crate::relay::Relay;
 use crate::seal::{SealError, SealKeys};
@@ -94,6 +95,21 @@ pub enum NodeError {
     /// It stopped by itself.
     #[error("the node had to stop: {0}")]
     Stopped(String),
+}
+
+impl NodeError {
+    /// What to do about it, where that does not follow from its words.
+    #[must_use]
+    pub const fn mend(&self) -> Option<&'static str> {
+        match self {
+            Self::Log(
+                StartError::Log(StoreError::Wal(WalError::Corrupt { .. })) | StartError::Snapshot { .. },
+            ) => Some(
+                "once the disk is good, replace this member with a new one: `portolan members add … --replaces ID`",
+            ),
+            _other => None,
+        }
+    }
 }
 
 /// Runs a node until `stop` or until it cannot go on.

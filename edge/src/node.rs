@@ -17,6 +17,7 @@ use seam::{Gone, Host, Lock, Stop, Stopper, Task};
 use telemetry::metrics::EdgeMetrics;
 use telemetry::record::Recorder;
 use telemetry::trace::{self, TraceError, Tracer};
+use wal::WalError;
 
 use crate::call::{self, Edge};
 use crate::config::Config;
@@ -69,6 +70,19 @@ pub enum NodeError {
     /// Traces cannot be sent.
     #[error("traces cannot be sent")]
     Traces(#[from] TraceError),
+}
+
+impl NodeError {
+    /// What to do about it, where that does not follow from its words.
+    #[must_use]
+    pub const fn mend(&self) -> Option<&'static str> {
+        match self {
+            Self::Storage(StorageError::Wal(WalError::Corrupt { .. })) => Some(
+                "once the disk is good, move the data directory away and start with an empty one: central charges what this edge may have spent beyond its receipts",
+            ),
+            _other => None,
+        }
+    }
 }
 
 /// Runs an edge until `stop`, then drains it.

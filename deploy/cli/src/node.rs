@@ -34,7 +34,7 @@ pub(crate) fn edge(arguments: &Node) -> Outcome {
     block_on(async {
         let host = Host::real();
         let stop = signals(&host, arguments.until_eof)?.stop;
-        edge::node::run(host, config, stop).await.map_err(|error| failed(&error))
+        edge::node::run(host, config, stop).await.map_err(|error| failed(&error, error.mend()))
     })
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn central(arguments: &Node) -> Outcome {
     block_on(async {
         let host = Host::real();
         let stop = signals(&host, arguments.until_eof)?.stop;
-        central::node::run(host, config, stop).await.map_err(|error| failed(&error))
+        central::node::run(host, config, stop).await.map_err(|error| failed(&error, error.mend()))
     })
 }
 
@@ -75,15 +75,19 @@ fn central_config(file: &Path) -> Result<central::config::Config, Failure> {
         .map_err(|error| Failure::new(Exit::Invalid, error))
 }
 
-/// A node's error with its causes.
-fn failed(error: &dyn Error) -> Failure {
+/// A node's error with its causes, and what to do about it.
+fn failed(error: &dyn Error, mend: Option<&str>) -> Failure {
     let mut told = error.to_string();
     let mut cause = error.source();
     while let Some(under) = cause {
         told.push_str(&format!(": {under}"));
         cause = under.source();
     }
-    Failure::failed(told)
+    let failure = Failure::failed(told);
+    match mend {
+        Some(mend) => failure.mend(mend),
+        None => failure,
+    }
 }
 
 fn logs(arguments: &Node) -> Outcome {

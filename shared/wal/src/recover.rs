@@ -70,12 +70,14 @@ pub(crate) async fn recover(disk: &dyn Disk, dir: &Path) -> Result<Recovered, Wa
     for (at, id) in ids.iter().enumerate() {
         let path = segment::path(dir, *id);
         let bytes = disk.read(&path).await.map_err(failed)?;
-        match Header::parse(&bytes) {
-            Some(header) => reading.segment(header, *id, bytes)?,
-            None if at + 1 == ids.len() && is_unfinished(&bytes) => {
+        let header = Header::parse(&bytes);
+        let whole = header.is_some_and(|header| bytes.len() as u64 >= header.capacity);
+        match header {
+            _ if !whole && at + 1 == ids.len() && is_unfinished(&bytes) => {
                 segment::remove(disk, &path).await.map_err(failed)?;
                 disk.sync_dir(dir).await.map_err(failed)?;
             }
+            Some(header) => reading.segment(header, *id, bytes)?,
             None => return Err(reading.corrupt(*id, 0, "the segment's header is damaged")),
         }
     }
@@ -140,6 +142,9 @@ impl<'a> Reading<'a> {
     fn segment(&mut self, header: Header, id: u64, bytes: Bytes) -> Result<(), WalError> {
         if header.id != id {
             return Err(self.corrupt(id, 0, "the segment carries another's number"));
+        }
+        if (bytes.len() as u64) < header.capacity {
+            return Err(self.corrupt(id, bytes.len() as u64, "the file was cut short"));
         }
         match self.last.take() {
             None => {

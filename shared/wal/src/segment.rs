@@ -1,7 +1,7 @@
 //! One file of a log: its name, its header, and how it comes into being with its space claimed.
 //!
 //! Header, 64 bytes, little-endian: `PORTOWAL`, format u32, zero u32, id u64, first sequence number u64, end of the
-//! segment before it u64, checksum of the record before it u32, zeros, CRC32C of the rest u32. A segment is made only
+//! segment before it u64, checksum of the record before it u32, size of the file u64, zeros, CRC32C of the rest u32. A segment is made only
 //! when everything in the one before is synced, so that a whole header vouches for that segment up to its end.
 
 use std::io;
@@ -30,6 +30,8 @@ pub(crate) struct Header {
     pub(crate) prev_end: u64,
     /// Checksum of the last record before it.
     pub(crate) prev_crc: u32,
+    /// Size of its file; zero when an earlier version made it.
+    pub(crate) capacity: u64,
 }
 
 impl Header {
@@ -42,6 +44,7 @@ impl Header {
         out.put_u64_le(self.first_seq);
         out.put_u64_le(self.prev_end);
         out.put_u32_le(self.prev_crc);
+        out.put_u64_le(self.capacity);
         out.put_bytes(0, CHECKED - out.len());
         let crc = crc32c::crc32c(&out);
         out.put_u32_le(crc);
@@ -59,7 +62,8 @@ impl Header {
         if checked.first_chunk() != Some(&MAGIC) || word(8) != Some(FORMAT) {
             return None;
         }
-        Some(Self { id: field(16)?, first_seq: field(24)?, prev_end: field(32)?, prev_crc: word(40)? })
+        let (prev_end, prev_crc, capacity) = (field(32)?, word(40)?, field(44)?);
+        Some(Self { id: field(16)?, first_seq: field(24)?, prev_end, prev_crc, capacity })
     }
 }
 
@@ -85,17 +89,13 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Makes a segment of `capacity` bytes, durable, in `dir`.
+/// Makes a segment of the size that its header says, durable, in `dir`.
 ///
 /// # Errors
 /// [`WalError::Full`] when its space cannot be claimed, and then nothing is left of it; else [`WalError::Failed`].
-pub(crate) async fn create(
-    disk: &dyn Disk,
-    dir: &Path,
-    header: Header,
-    capacity: u64,
-) -> Result<Active, WalError> {
-    let path = path(dir, header.id);
+pub(crate) async fn create(disk: &dyn Disk, dir: &Path, header: Header) -> Result<Active, WalError> {
+    let Header { id, first_seq, capacity, .. } = header;
+    let path = path(dir, id);
     let file = match claim(disk, &path, capacity).await {
         Ok(file) => file,
         Err(error) if is_full(&error) => {
@@ -110,7 +110,6 @@ pub(crate) async fn create(
         disk.sync_dir(dir).await
     };
     made.await.map_err(|error| WalError::failed(&error))?;
-    let Header { id, first_seq, .. } = header;
     Ok(Active { file, id, first_seq, end: HEADER as u64, capacity })
 }
 

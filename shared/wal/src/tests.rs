@@ -211,6 +211,25 @@ fn rot_in_any_byte_is_refused_or_harmless() {
 }
 
 #[test]
+fn a_file_that_was_cut_short_is_refused() {
+    let disk = MemDisk::default();
+    run(async {
+        let (wal, _) = open(&disk).await.unwrap();
+        for _ in 0..8 {
+            wal.append(1, Bytes::from(vec![7; 500])).unwrap().await.unwrap();
+        }
+        wal.close().await;
+    });
+    for (path, len) in disk.files() {
+        for left in [segment::HEADER + 256, len / 2, len - 1] {
+            let cut = disk.copy();
+            cut.cut(&path, left);
+            assert!(matches!(run(open(&cut)), Err(WalError::Corrupt { .. })), "{} of {len}", left);
+        }
+    }
+}
+
+#[test]
 fn a_missing_segment_is_refused() {
     let disk = MemDisk::default();
     run(async {

@@ -136,9 +136,9 @@ impl Writer {
             Some(active) => (active.id + 1, active.end),
             None => (1, 0),
         };
-        let header =
-            segment::Header { id, first_seq: self.tail.next_seq, prev_end, prev_crc: self.tail.chain };
-        let fresh = segment::create(self.disk.as_ref(), &self.dir, header, self.segment_bytes).await?;
+        let (first_seq, prev_crc, capacity) = (self.tail.next_seq, self.tail.chain, self.segment_bytes);
+        let header = segment::Header { id, first_seq, prev_end, prev_crc, capacity };
+        let fresh = segment::create(self.disk.as_ref(), &self.dir, header).await?;
         if let Some(full) = self.tail.active.replace(fresh) {
             self.tail.sealed.push(Sealed { id: full.id, first_seq: full.first_seq });
         }

@@ -130,6 +130,13 @@ impl MemDisk {
         inner.inodes[inode].durable = inner.inodes[inode].live.clone();
     }
 
+    pub(super) fn cut(&self, path: &Path, len: usize) {
+        let mut inner = self.0.inner.lock();
+        let inode = inner.live[path];
+        inner.inodes[inode].live.truncate(len);
+        inner.inodes[inode].durable = inner.inodes[inode].live.clone();
+    }
+
     pub(super) fn lose(&self, path: &Path) {
         self.0.inner.lock().live.remove(path);
     }
