@@ -117,6 +117,9 @@ pub(super) fn is_empty_list(raw: &RawValue) -> bool {
     inside.is_some_and(|inside| inside.trim_ascii().is_empty())
 }
 
+/// No call uses so many tokens. Servers that lost count report -1 as an unsigned number, which would empty any budget.
+const SENSELESS: u64 = 1_000_000_000;
+
 #[derive(Deserialize)]
 struct RawUsage<'a> {
     #[serde(borrow, default)]
@@ -137,7 +140,7 @@ struct Details<'a> {
     cached_tokens: Option<&'a RawValue>,
 }
 
-/// Reads a `usage` object. A count that is no whole number makes the whole unknown: a guess would be billed.
+/// Reads a `usage` object. A count that is no whole number, or a senseless one, makes the whole unknown: a guess would be billed.
 pub(super) fn usage(raw: &RawValue) -> Option<Usage> {
     let raw: RawUsage<'_> = serde_json::from_str(raw.get()).ok()?;
     let input = count(raw.prompt_tokens)?;
@@ -152,7 +155,7 @@ pub(super) fn usage(raw: &RawValue) -> Option<Usage> {
 }
 
 fn count(raw: Option<&RawValue>) -> Option<u64> {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).filter(|count| *count < SENSELESS)
 }
 
 #[cfg(test)]
@@ -206,7 +209,9 @@ mod tests {
 
     #[test]
     fn a_senseless_count_is_no_usage() {
-        for count in ["-50", "1e308", "\"12\"", "1.5", "{}"] {
+        for count in
+            ["-50", "1e308", "\"12\"", "1.5", "{}", "2147483647", "4294967295", "18446744073709551615"]
+        {
             assert_eq!(
                 usage_of(&format!(r#"{{"prompt_tokens":5,"completion_tokens":{count}}}"#)),
                 None,
@@ -214,5 +219,7 @@ mod tests {
             );
         }
         assert_eq!(usage_of("null"), None);
+        let total = r#"{"prompt_tokens":5,"completion_tokens":1,"total_tokens":18446744073709551615}"#;
+        assert_eq!(usage_of(total), Some(tokens(5, 0, 1)), "the counts that make sense hold");
     }
 }
