@@ -45,9 +45,7 @@ impl Bound {
         let output = each.map(|each| Tokens(each.0.saturating_mul(u64::from(size.answers.max(1)))));
         let cost = match (model.price, input, output) {
             (Some(price), Some(input), Some(output)) => Some(price.upper_bound(input, output)),
-            (Some(price), _, _) if price.input == NanoUsd(0) && price.output == NanoUsd(0) => {
-                Some(price.call)
-            }
+            (Some(price), _, _) if price.is_by_the_call() => Some(price.call),
             (Some(_) | None, _, _) => None,
         };
         Self { input, output, cost, wire_cap }
@@ -147,6 +145,13 @@ mod tests {
         let price = Price { call: NanoUsd(7), ..Price::default() };
         let per_call = Model { price: Some(price), ..model() };
         assert_eq!(Bound::of(&text(10), Operation::Chat, &per_call, true).cost, Some(NanoUsd(7)));
+        let reread = Some(Price { cached_input: Some(NanoUsd(1)), ..price });
+        let small = Size { cap: Some(Tokens(5)), ..text(10) };
+        let cached = Bound::of(&small, Operation::Chat, &Model { price: reread, ..model() }, true);
+        assert_eq!(cached.cost, Some(NanoUsd(8)), "input that is free only when it is fresh");
+        let picture = Size { input: None, cap: Some(Tokens(5)), answers: 1 };
+        let unknown = Bound::of(&picture, Operation::Chat, &Model { price: reread, ..model() }, true);
+        assert_eq!(unknown.cost, None, "nothing bounds what is read again");
     }
 
     proptest! {

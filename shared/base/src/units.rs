@@ -143,6 +143,13 @@ impl Price {
         };
         dearest.cost(input, Tokens(0), output)
     }
+
+    /// Whether a call costs the same whatever its size.
+    #[must_use]
+    pub fn is_by_the_call(&self) -> bool {
+        let by_size = [self.input, self.output, self.cached_input.unwrap_or_default()];
+        by_size.iter().all(|price| price.0 == 0)
+    }
 }
 
 #[cfg(test)]
