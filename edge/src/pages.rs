@@ -8,6 +8,7 @@ use bytes::Bytes;
 use dialect::openai::{ListedModel, models_list};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use crate::call::Edge;
@@ -41,9 +42,10 @@ pub(crate) fn models(edge: &Edge, headers: &HeaderMap) -> Result<Response<Answer
     Ok(json(models_list(&listed)))
 }
 
-/// One of those names.
+/// One of those names, as a path spells it: clients of OpenAI encode the slash and the colon.
 pub(crate) fn model(edge: &Edge, headers: &HeaderMap, name: &str) -> Result<Response<Answer>, Rejection> {
     let caller = identity::identify(headers, &edge.snapshots, edge.host.now())?;
+    let name = &*percent_decode_str(name).decode_utf8_lossy();
     if caller.snapshot().offer(name).is_none() || !caller.principal().may_ask(name) {
         return Err(crate::routing::NoRoute::Unknown.into());
     }

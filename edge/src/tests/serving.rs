@@ -48,6 +48,30 @@ async fn every_http_version_serves_calls_streams_embeddings_and_models() {
 }
 
 #[tokio::test]
+async fn a_model_is_found_by_its_name_however_a_path_spells_it() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_, catalog| {
+        let mut slashed = fixtures::model("slashed", &server.url);
+        slashed.name = "meta/llama-3:8b".parse().unwrap();
+        catalog.models.insert(slashed.name.clone(), slashed);
+    })
+    .await;
+    let caller = world.caller();
+    for path in ["meta/llama-3:8b", "meta%2Fllama-3%3A8b", "meta%2fllama%2D3:8b"] {
+        let found = caller.over(Over::Plain1, caller.get(&format!("/v1/models/{path}"))).await;
+        assert_eq!(
+            (found.status.as_u16(), found.json()["id"].as_str()),
+            (200, Some("meta/llama-3:8b")),
+            "{path}"
+        );
+    }
+    for path in ["meta%252Fllama-3:8b", "meta%2Fllama-3%3A8b%00", "%ff%fe", "%", "meta%2"] {
+        let absent = caller.over(Over::Plain1, caller.get(&format!("/v1/models/{path}"))).await;
+        assert_eq!(absent.error(), (404, "model_not_found".to_owned()), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_unknown_passes_byte_for_byte_and_credentials_stay() {
     let server = Server::start(&seam::Host::real(), Act::Complete).await;
     let world = World::start(&server.url, |_, catalog| {
