@@ -9,6 +9,7 @@ mod catalog;
 mod members;
 mod reads;
 mod refused;
+mod taken;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use axum::routing::{delete, get, post};
 use base::Role;
 use bytes::Bytes;
 use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use mesh::{Credentials, Identity, tls};
 use seam::{ByteStream, Host, Late, Listener, Stop};
@@ -38,6 +39,9 @@ const LARGEST: usize = 16 * 1024 * 1024;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// How long a request's headers may take; also how long a connection may be silent between two requests.
+const HEADERS: Duration = Duration::from_secs(30);
 
 /// Connections served at once.
 const CONNECTIONS: usize = 256;
@@ -160,7 +164,9 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
     let service = TowerToHyperService::new(router);
-    let mut serving = std::pin::pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
         ended = serving.as_mut() => ended,
@@ -177,4 +183,25 @@ where
 fn parsed<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refused> {
     serde_json::from_slice(body)
         .map_err(|error| Refused::bad_request(format!("the body does not fit: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use seam::Stopper;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_begins_a_request_and_never_ends_it_loses_its_place() {
+        let host = Host::real();
+        let (mut caller, served) = tokio::io::duplex(1_024);
+        let (_stopper, stop) = Stopper::new();
+        let serving = host.spawn("served", exchange(Router::new(), served, stop));
+        caller.write_all(b"GET /healthz HTTP/1.1\r\nx: ").await.unwrap();
+        let mut answer = Vec::new();
+        let ended = caller.read_to_end(&mut answer);
+        host.timeout(HEADERS * 2, ended).await.expect("its connection is closed").unwrap();
+        drop(serving);
+    }
 }

@@ -237,7 +237,10 @@ fn budget_row(budget: &Budget, row: Option<&LedgerRow>) -> api::BudgetRow {
         Scope::App(tenant, app) => format!("app {tenant}/{app}"),
         Scope::Key(key) => format!("key {key}"),
     };
-    let spent = row.map(|row| row.receipts.saturating_add(row.crash).saturating_add(row.settling));
+    let spent = row.map(|row| {
+        let settled = row.receipts.saturating_add(row.crash).saturating_add(row.overrun);
+        settled.saturating_add(row.settling)
+    });
     api::BudgetRow {
         name: budget.name.clone(),
         scope,

@@ -256,7 +256,7 @@ pub struct BudgetRow {
     pub window: Window,
     /// Its limit.
     pub limit: Amount,
-    /// Settled, crash charges included.
+    /// Settled, crash charges and overruns included.
     pub spent: Amount,
     /// Granted to edges and not spent.
     pub held: Amount,

@@ -3,10 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::{Extension, Json};
 use base::{Epoch, KeyHash, Name};
-use bytes::Bytes;
 use central_core::files::{self, Credential};
 use central_core::plan::{Plan, Resolved, resolve};
 use central_core::{CatalogChange, Command, Refusal, Reply, Sealed};
@@ -16,13 +15,14 @@ use wire::codec::MAX_MESSAGE;
 use wire::control::ToEdge;
 
 use super::refused::Refused;
+use super::taken::{Named, Whole};
 use super::{Answer, By, Door, Operator, Shared, api, parsed};
 use crate::consensus::ProposeError;
 
 /// How often a change is made anew.
 const TRIES: usize = 4;
 
-pub(super) async fn plan(State(door): Shared, body: Bytes) -> Answer<api::Planned> {
+pub(super) async fn plan(State(door): Shared, Whole(body): Whole) -> Answer<api::Planned> {
     let asked: api::Files = parsed(&body)?;
     let current = door.current().await?;
     Ok(Json(match door.resolved(asked, &current).await? {
@@ -39,7 +39,11 @@ pub(super) async fn plan(State(door): Shared, body: Bytes) -> Answer<api::Planne
     }))
 }
 
-pub(super) async fn apply(State(door): Shared, Extension(by): By, body: Bytes) -> Answer<api::Changed> {
+pub(super) async fn apply(
+    State(door): Shared,
+    Extension(by): By,
+    Whole(body): Whole,
+) -> Answer<api::Changed> {
     let asked: api::Files = parsed(&body)?;
     let names: Vec<_> = asked.files.iter().map(|file| file.name.clone()).collect();
     let applied = door.apply(&by, asked).await;
@@ -47,7 +51,11 @@ pub(super) async fn apply(State(door): Shared, Extension(by): By, body: Bytes) -
     applied.map(Json)
 }
 
-pub(super) async fn roll_back(State(door): Shared, Extension(by): By, body: Bytes) -> Answer<api::Changed> {
+pub(super) async fn roll_back(
+    State(door): Shared,
+    Extension(by): By,
+    Whole(body): Whole,
+) -> Answer<api::Changed> {
     let api::Rollback { to } = parsed(&body)?;
     let done = door.roll_back(&by, to).await;
     audit(&by, "rollback", &to.to_string(), &done);
@@ -57,14 +65,18 @@ pub(super) async fn roll_back(State(door): Shared, Extension(by): By, body: Byte
 pub(super) async fn revoke(
     State(door): Shared,
     Extension(by): By,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
 ) -> Answer<api::Changed> {
     let done = door.revoke(&by, &name).await;
     audit(&by, "revoke key", &name, &done);
     done.map(Json)
 }
 
-pub(super) async fn raise_level(State(door): Shared, Extension(by): By, body: Bytes) -> Answer<api::Changed> {
+pub(super) async fn raise_level(
+    State(door): Shared,
+    Extension(by): By,
+    Whole(body): Whole,
+) -> Answer<api::Changed> {
     let api::Level { to } = parsed(&body)?;
     let done = door.raise_level(to).await;
     audit(&by, "raise level", &to.to_string(), &done);

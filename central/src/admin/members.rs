@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::{Extension, Json};
 use base::{NodeId, Role};
-use bytes::Bytes;
 use wire::control::NodeAddr;
 
 use super::refused::Refused;
+use super::taken::{Named, Whole};
 use super::{Answer, By, Door, Operator, Shared, api, parsed};
 use crate::consensus::{MemberChange, MemberError};
 
@@ -22,7 +22,7 @@ pub(super) async fn list(State(door): Shared) -> Json<api::Members> {
     Json(door.overview.members().await)
 }
 
-pub(super) async fn add(State(door): Shared, Extension(by): By, body: Bytes) -> Answer<api::Members> {
+pub(super) async fn add(State(door): Shared, Extension(by): By, Whole(body): Whole) -> Answer<api::Members> {
     let new: api::AddMember = parsed(&body)?;
     let done = door.add(&new).await;
     audit(&by, "add member", &format!("{} as {}", new.name, new.id), &done);
@@ -33,7 +33,7 @@ pub(super) async fn add(State(door): Shared, Extension(by): By, body: Bytes) -> 
 pub(super) async fn remove(
     State(door): Shared,
     Extension(by): By,
-    Path(id): Path<u64>,
+    Named(id): Named<u64>,
 ) -> Answer<api::Members> {
     let done = door.consensus.change_members(MemberChange::Remove(NodeId(id))).await.map_err(Refused::from);
     audit(&by, "remove member", &id.to_string(), &done);
@@ -41,7 +41,11 @@ pub(super) async fn remove(
     Ok(list(State(door)).await)
 }
 
-pub(super) async fn transfer(State(door): Shared, Extension(by): By, body: Bytes) -> Answer<api::Members> {
+pub(super) async fn transfer(
+    State(door): Shared,
+    Extension(by): By,
+    Whole(body): Whole,
+) -> Answer<api::Members> {
     let api::Transfer { to } = parsed(&body)?;
     let done = door.consensus.change_members(MemberChange::Transfer(to)).await.map_err(Refused::from);
     audit(&by, "transfer leadership", &to.to_string(), &done);

@@ -28,6 +28,11 @@ impl Refused {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
 
+    /// The request cannot be read, for the reason that HTTP gives.
+    pub(super) fn unfit(status: StatusCode, why: impl Into<String>) -> Self {
+        Self::new(status, "bad_request", why)
+    }
+
     /// Something named does not exist.
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)

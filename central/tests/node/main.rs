@@ -90,6 +90,9 @@ async fn what_cannot_be_applied_changes_nothing_and_says_where() {
         (Method::DELETE, "/v1/status", json!(null), StatusCode::METHOD_NOT_ALLOWED),
         (Method::POST, "/v1/keys/none/revoke", json!(null), StatusCode::NOT_FOUND),
         (Method::DELETE, "/v1/members/1", json!(null), StatusCode::CONFLICT),
+        (Method::POST, "/v1/keys/%ff/revoke", json!(null), StatusCode::BAD_REQUEST),
+        (Method::DELETE, "/v1/members/one", json!(null), StatusCode::BAD_REQUEST),
+        (Method::POST, "/v1/plan", json!("x".repeat(17 << 20)), StatusCode::PAYLOAD_TOO_LARGE),
         (Method::POST, "/v1/level", json!({ "to": 99 }), StatusCode::CONFLICT),
     ] {
         let (status, problem) = world.refused(method, path, body).await;
