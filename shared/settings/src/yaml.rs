@@ -10,25 +10,47 @@ use crate::{Broken, Key, Kind, Place, Value};
 /// Deepest nesting of a file; ours need five.
 const DEEPEST: usize = 32;
 
+/// Most values of a file, those that aliases repeat included: a hundred thousand keys with limits of their own.
+const MOST: usize = 2_000_000;
+
 /// Reads one YAML document.
 ///
 /// # Errors
 /// [`Broken`] when it is not well formed.
 pub fn yaml(text: &str) -> Result<Value, Broken> {
+    bounded(text, MOST)
+}
+
+fn bounded(text: &str, most: usize) -> Result<Value, Broken> {
     if text.trim().is_empty() {
         return Ok(Value { at: Place { line: 1, column: 1 }, kind: Kind::Null });
     }
     let options = serde_saphyr::options! {
         with_snippet: false,
         strict_booleans: true,
-        budget: serde_saphyr::budget! { max_depth: DEEPEST },
+        budget: serde_saphyr::budget! { max_depth: DEEPEST, max_nodes: most, max_events: 2 * most },
     };
     match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options) {
         Ok(raw) => Ok(settle(raw, text)),
         Err(error) => {
             let at = error.location().map(place).unwrap_or(Place { line: 1, column: 1 });
-            let what = error.to_string();
-            Err(Broken { at, what: format!("not well-formed YAML: {}", first_line(&what)) })
+            Err(Broken { at, what: told(&error.to_string()) })
+        }
+    }
+}
+
+fn told(error: &str) -> String {
+    match first_line(error) {
+        line if line.starts_with("budget breached: Depth") => {
+            format!("values nest deeper than {DEEPEST} levels; flatten them")
+        }
+        line if line.starts_with("budget breached") => {
+            format!("more values or aliases than a file may have ({MOST} values); split the file")
+        }
+        // What follows speaks of the reader's options, which are not the operator's.
+        line => {
+            let what = line.split_once(", set DuplicateKeyPolicy").map_or(line, |(what, _option)| what);
+            format!("not well-formed YAML: {what}")
         }
     }
 }
@@ -167,8 +189,26 @@ mod tests {
         let broken = yaml("a: [1, 2\nb: 3\n").unwrap_err();
         assert!(broken.at.line >= 1 && broken.what.starts_with("not well-formed YAML: "), "{broken:?}");
         let twice = yaml("a: 1\na: 2\n").unwrap_err();
-        assert_eq!(twice.at.line, 2, "{twice:?}");
+        assert_eq!(
+            (twice.at.line, twice.what.as_str()),
+            (2, "not well-formed YAML: duplicate mapping key: a")
+        );
         let deep = format!("a: {}{}", "[".repeat(10_000), "]".repeat(10_000));
         assert!(yaml(&deep).is_err());
+    }
+
+    #[test]
+    fn aliases_do_not_multiply_values_beyond_what_a_file_may_have() {
+        let keys = "- {name: k, tenant: t, app: a, secret: s}\n".repeat(100);
+        assert!(bounded(&keys, 1_000).is_ok());
+        let many = bounded(&keys, 800).unwrap_err();
+        assert!(many.what.ends_with("split the file"), "{many:?}");
+        let mut bomb = "- &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..10 {
+            let again = format!("*a{}, ", level - 1).repeat(10);
+            bomb.push_str(&format!("- &a{level} [{again}]\n"));
+        }
+        let bombed = bounded(&bomb, 1_000).unwrap_err();
+        assert!(bombed.what.ends_with("split the file"), "{bombed:?}");
     }
 }
