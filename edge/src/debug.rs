@@ -5,7 +5,8 @@ use base::Mono;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
-use wire::call::{Hop, Tail};
+use telemetry::record::Attempt;
+use wire::call::Tail;
 
 use crate::call::Edge;
 use crate::identity::Caller;
@@ -26,17 +27,7 @@ struct Told<'a> {
     identified_us: Option<u64>,
     admitted_us: Option<u64>,
     head_us: Option<u64>,
-    hops: Vec<Step<'a>>,
-}
-
-#[derive(Serialize)]
-struct Step<'a> {
-    node: &'a str,
-    upstream: &'a str,
-    result: String,
-    connected_us: u32,
-    first_byte_us: Option<u32>,
-    total_us: u32,
+    hops: Vec<Attempt>,
 }
 
 /// The header's value, when it is asked for and the account is open.
@@ -70,7 +61,7 @@ fn of_call(edge: &Edge, account: &Account, tail: Option<&Tail>) -> Option<Vec<u8
         model: attempt.map(|attempt| attempt.candidate.model.name.as_str()),
         served_by: attempt.map(|attempt| record::served_by(&attempt.path)),
         attempts: open.attempts,
-        hops: hops.map(step).collect(),
+        hops: hops.map(Attempt::from).collect(),
         ..Told::new(edge, &open.arrival, &open.times)
     };
     serde_json::to_vec(&told).ok()
@@ -93,19 +84,5 @@ impl<'a> Told<'a> {
             head_us: since(times.head),
             hops: Vec::new(),
         }
-    }
-}
-
-fn step(hop: &Hop) -> Step<'_> {
-    Step {
-        node: hop.node.as_str(),
-        upstream: hop.upstream.as_str(),
-        result: match hop.result {
-            Ok(status) => status.to_string(),
-            Err(code) => code.as_str().to_owned(),
-        },
-        connected_us: hop.connected_us,
-        first_byte_us: hop.first_byte_us,
-        total_us: hop.total_us,
     }
 }

@@ -20,7 +20,7 @@ async fn a_key_that_may_debug_is_told_hops_attempts_and_timings() {
     let asked = caller.over(Over::Plain1, caller.post(ASKED, CHAT)).await;
     let told = header(&asked.headers).unwrap();
     assert_eq!((&told["served_by"], &told["attempts"]), (&"local".into(), &1.into()));
-    assert_eq!(told["hops"][0]["result"], "200");
+    assert_eq!(told["hops"][0]["status"], 200);
     assert_eq!(header(&caller.chat(CHAT).await.headers), None);
 
     server.does(Act::Words(&["a"]));
@@ -41,7 +41,7 @@ async fn a_failed_call_is_told_of_as_one_that_succeeds() {
         let told = header(&failed.headers).unwrap();
         assert_eq!((failed.status.as_u16(), &told["served_by"]), (502, &"local".into()));
         assert_eq!(
-            (&told["hops"][0]["upstream"], &told["hops"][0]["result"]),
+            (&told["hops"][0]["upstream"], &told["hops"][0]["code"]),
             (&"tiny-1".into(), &"upstream_error".into())
         );
         assert!(told["admitted_us"].is_u64(), "{told}");
@@ -62,7 +62,7 @@ async fn a_failure_after_the_head_is_told_of_in_a_comment() {
     .await;
     let caller = world.caller();
     let text = caller.over(Over::Plain1, caller.post(ASKED, STREAM)).await.text();
-    assert_eq!(comment(&text).unwrap()["hops"][0]["result"], "upstream_timeout", "{text}");
+    assert_eq!(comment(&text).unwrap()["hops"][0]["code"], "upstream_timeout", "{text}");
     assert!(text.contains("\"code\":\"upstream_timeout\""), "{text}");
     assert_eq!(comment(&caller.chat(STREAM).await.text()), None);
 }

@@ -38,7 +38,7 @@ async fn a_caller_that_leaves_before_the_head_cancels_its_call_over_every_versio
     for record in records {
         assert_eq!(record["outcome"], "caller_gone", "{record}");
         let hop = &record["hops"][0];
-        assert_eq!((&hop["upstream"], &hop["result"]["Err"]), (&"tiny-1".into(), &"caller_gone".into()));
+        assert_eq!((&hop["upstream"], &hop["code"]), (&"tiny-1".into(), &"caller_gone".into()));
     }
 }
 

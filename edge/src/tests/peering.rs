@@ -54,8 +54,8 @@ async fn a_caller_that_leaves_cancels_the_upstream_of_the_other_region() {
     pair.gone().await;
 
     let records = pair.here.records(2).await;
-    assert_eq!(hops(&records[0]), [("edge-here", "edge-there", json!({"Err": "caller_gone"}))]);
-    assert_eq!(hops(&records[1]), [("edge-here", "edge-there", json!({"Ok": 200}))]);
+    assert_eq!(hops(&records[0]), [("edge-here", "edge-there", json!("caller_gone"))]);
+    assert_eq!(hops(&records[1]), [("edge-here", "edge-there", json!(200))]);
     let streamed = &records[1]["hops"][0];
     assert!(streamed["first_byte_us"].as_u64() > streamed["connected_us"].as_u64(), "{streamed}");
 }
@@ -73,8 +73,8 @@ async fn a_call_whose_other_region_goes_away_before_the_first_byte_is_answered_h
     assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, COMPLETION));
     let record = here.records(1).await.remove(0);
     assert_eq!((&record["model"], &record["served_by"]), (&"near".into(), &"local".into()));
-    let lost = ("edge-here", "edge-there", json!({"Err": "mesh_unreachable"}));
-    assert_eq!(hops(&record), [lost, ("edge-here", "near-1", json!({"Ok": 200}))]);
+    let lost = ("edge-here", "edge-there", json!("mesh_unreachable"));
+    assert_eq!(hops(&record), [lost, ("edge-here", "near-1", json!(200))]);
     let [lost, near] = [0, 1].map(|at| record["hops"][at]["total_us"].as_u64().unwrap());
     assert!(lost > 0 && lost + near <= record["total_us"].as_u64().unwrap(), "{record}");
 }
@@ -87,8 +87,8 @@ async fn a_region_that_goes_away_mid_stream_leaves_its_hop() {
     let answer = caller.open(Over::Plain1, request).await;
     let told: Value = serde_json::from_slice(answer.headers()["x-portolan-debug"].as_bytes()).unwrap();
     assert_eq!(
-        (&told["hops"][0]["upstream"], &told["hops"][0]["result"]),
-        (&"edge-there".into(), &"200".into())
+        (&told["hops"][0]["upstream"], &told["hops"][0]["status"]),
+        (&"edge-there".into(), &200.into())
     );
     let mut body = answer.into_body();
     body.frame().await.unwrap().unwrap();
@@ -98,9 +98,9 @@ async fn a_region_that_goes_away_mid_stream_leaves_its_hop() {
     let rest = std::str::from_utf8(&rest).unwrap();
     let told = rest.lines().find_map(|line| line.strip_prefix(": portolan ")).expect(rest);
     let told: Value = serde_json::from_str(told).unwrap();
-    assert_eq!(told["hops"][0]["result"], "mesh_unreachable", "{told}");
+    assert_eq!(told["hops"][0]["code"], "mesh_unreachable", "{told}");
     let record = here.records(1).await.remove(0);
-    assert_eq!(hops(&record), [("edge-here", "edge-there", json!({"Err": "mesh_unreachable"}))]);
+    assert_eq!(hops(&record), [("edge-here", "edge-there", json!("mesh_unreachable"))]);
 }
 
 /// Who asked whom, and what came of it.
@@ -109,7 +109,11 @@ fn hops(record: &Value) -> Vec<(&str, &str, Value)> {
 }
 
 fn told(hop: &Value) -> (&str, &str, Value) {
-    (hop["node"].as_str().unwrap(), hop["upstream"].as_str().unwrap(), hop["result"].clone())
+    (
+        hop["node"].as_str().unwrap(),
+        hop["upstream"].as_str().unwrap(),
+        hop.get("code").unwrap_or_else(|| &hop["status"]).clone(),
+    )
 }
 
 #[tokio::test]

@@ -130,8 +130,9 @@ async fn another_target_answers_at_once_when_one_fails_before_its_first_byte() {
     assert_eq!(answer.text(), COMPLETION);
     let record = world.records(1).await.remove(0);
     assert_eq!((record["model"].as_str(), record["asked"].as_str()), (Some("spare"), Some("any")));
-    let results: Vec<_> = record["hops"].as_array().unwrap().iter().map(|hop| &hop["result"]).collect();
-    assert_eq!(results.len(), 2, "{record}");
+    let hops = record["hops"].as_array().unwrap();
+    assert_eq!((hops.len(), &hops[1]["status"]), (2, &200.into()), "{record}");
+    assert_eq!((&hops[0]["code"], &hops[0]["upstream"]), (&"upstream_error".into(), &"tiny-1".into()));
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! One JSON record per call with its whole timeline (REQ OBS-1). Failures and slow calls are always kept, successes
 //! sampled. Records wait in a bounded queue; when their sink is slower than the calls, they are dropped and counted.
 
+mod attempt;
+
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,9 +13,10 @@ use prometheus_client::metrics::counter::Counter;
 use seam::{Host, Open, Stop};
 use serde::Serialize;
 use tokio::sync::mpsc;
-use wire::call::Hop;
 use wire::catalog::Operation;
 use wire::ledger::{Outcome, Usage};
+
+pub use attempt::Attempt;
 
 /// Records that may wait for the sink.
 const QUEUE: usize = 8_192;
@@ -55,6 +58,7 @@ pub struct CallRecord {
     /// How the call ended.
     pub outcome: Outcome,
     /// Why, when it did not end well.
+    #[serde(serialize_with = "attempt::stable")]
     pub code: Option<Code>,
     /// Until identity was known.
     pub identified_us: Option<u32>,
@@ -83,7 +87,7 @@ pub struct CallRecord {
     /// Whether the call waited for credit.
     pub waited_for_credit: bool,
     /// Every attempt at every hop, in order.
-    pub hops: Vec<Hop>,
+    pub hops: Vec<Attempt>,
 }
 
 /// Who asked.

@@ -1,0 +1,76 @@
+//! One attempt as operators read it, in a record and in the debug header: with the stable codes that callers get, not with
+//! the names that nodes use among themselves.
+
+use base::Code;
+use serde::{Serialize, Serializer};
+use wire::call::Hop;
+
+/// One attempt at one upstream, or at a node of which nothing was heard about its upstreams. Times are microseconds
+/// since the attempt began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    /// The node that tried.
+    pub node: String,
+    /// The replica, the provider or the node that was asked.
+    pub upstream: String,
+    /// The HTTP status that the upstream answered with, when it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Why it came to nothing, when it did.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "stable")]
+    pub code: Option<Code>,
+    /// Until a connection was in hand.
+    pub connected_us: u32,
+    /// Until the first byte of the body; absent when none came.
+    pub first_byte_us: Option<u32>,
+    /// Until it ended.
+    pub total_us: u32,
+}
+
+impl From<&Hop> for Attempt {
+    fn from(hop: &Hop) -> Self {
+        Self {
+            node: hop.node.to_string(),
+            upstream: hop.upstream.to_string(),
+            status: hop.result.ok(),
+            code: hop.result.err(),
+            connected_us: hop.connected_us,
+            first_byte_us: hop.first_byte_us,
+            total_us: hop.total_us,
+        }
+    }
+}
+
+/// A code as callers get it.
+///
+/// # Errors
+/// The serializer's.
+#[expect(clippy::ref_option, reason = "serde hands fields over by reference")]
+pub(super) fn stable<S: Serializer>(code: &Option<Code>, serializer: S) -> Result<S::Ok, S::Error> {
+    code.map(Code::as_str).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_code_is_spelled_as_callers_get_it() {
+        for code in Code::ALL {
+            let hop = Hop {
+                node: "edge-eu".parse().unwrap(),
+                upstream: "tiny-1".parse().unwrap(),
+                result: Err(*code),
+                connected_us: 1,
+                first_byte_us: None,
+                total_us: 2,
+            };
+            let told = serde_json::to_value(Attempt::from(&hop)).unwrap();
+            assert_eq!((&told["code"], told.get("status")), (&json!(code.as_str()), None));
+            let answered = serde_json::to_value(Attempt::from(&Hop { result: Ok(200), ..hop })).unwrap();
+            assert_eq!((&answered["status"], answered.get("code")), (&json!(200), None));
+        }
+    }
+}
