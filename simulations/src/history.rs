@@ -6,6 +6,8 @@ use std::sync::Arc;
 use base::Mono;
 use seam::Lock;
 
+use crate::engine::World;
+
 /// What actors saw.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -27,9 +29,13 @@ pub struct History {
     pub phases: Vec<(Mono, &'static str)>,
 }
 
-/// A history that actors write to. Cheap to clone; all clones are the same.
-#[derive(Clone, Debug, Default)]
-pub struct Recorder(Arc<Lock<History>>);
+/// A history that actors write to. Its time is the world's, the same for all: a host's clock counts from its own start.
+/// Cheap to clone; all clones are the same.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    world: World,
+    history: Arc<Lock<History>>,
+}
 
 /// One request of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +64,7 @@ pub struct Call {
     pub sent: Option<Mono>,
     /// When the answer's head was there.
     pub head: Option<Mono>,
-    /// When the first byte of its body was there.
+    /// When the first byte of its body was there; of a stream, of its first event, comments left out.
     pub first_byte: Option<Mono>,
     /// When it was over.
     pub ended: Option<Mono>,
@@ -221,21 +227,33 @@ impl Write {
 }
 
 impl Recorder {
+    /// An empty history of what happens in `world`.
+    #[must_use]
+    pub fn new(world: &World) -> Self {
+        Self { world: world.clone(), history: Arc::default() }
+    }
+
+    /// Since the run began.
+    #[must_use]
+    pub fn now(&self) -> Mono {
+        self.world.now()
+    }
+
     /// Writes.
     pub fn write<T>(&self, work: impl FnOnce(&mut History) -> T) -> T {
-        work(&mut self.0.lock())
+        work(&mut self.history.lock())
     }
 
     /// All so far.
     #[must_use]
     pub fn history(&self) -> History {
-        self.0.lock().clone()
+        self.history.lock().clone()
     }
 
     /// Takes it out.
     #[must_use]
     pub fn take(&self) -> History {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut self.history.lock())
     }
 }
 

@@ -140,7 +140,7 @@ fn cpu_time() -> Duration {
 }
 
 async fn act(world: &World, scenario: &Scenario, schedule: &Schedule) -> Result<Evidence, PlayError> {
-    let recorder = Recorder::default();
+    let recorder = Recorder::new(world);
     let stage = Stage::set(world, scenario, schedule, &recorder).await?;
     let before = stage.counts();
     let (stopper, stop) = Stopper::new();

@@ -115,7 +115,7 @@ impl Caller {
         let at = usize::try_from(self.random.below(models.len() as u64)).unwrap_or(0);
         let model = models.get(at).cloned().unwrap_or_default();
         let stream = self.setup.load.streamed.draw(&mut self.random);
-        let started = self.host.now();
+        let started = self.setup.recorder.now();
         self.setup.recorder.write(|history| {
             let call = Call {
                 id: history.calls.len() as u64,

@@ -53,7 +53,7 @@ impl Observer {
 
     async fn status(&self, node: &str) {
         let host = self.operator.host();
-        let at = host.now();
+        let at = self.recorder.now();
         if let Ok(Ok(status)) = host.timeout(PATIENCE, self.operator.status(node)).await {
             let seen = observation(at, &status);
             if let Some(leader) = &seen.leader {
@@ -65,7 +65,7 @@ impl Observer {
 
     async fn ledger(&self, node: &str) {
         let host = self.operator.host();
-        let at = host.now();
+        let at = self.recorder.now();
         if let Ok(Ok(ledger)) = host.timeout(PATIENCE, self.operator.ledger(node)).await {
             self.recorder.write(|history| history.ledgers.push((at, ledger)));
         }

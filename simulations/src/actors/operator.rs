@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use seam::{Host, Stop};
+use seam::Stop;
 use simulation_hooks::Random;
 
 use crate::history::{Read, Recorder, Write, WriteOutcome};
@@ -47,8 +47,7 @@ impl Operations {
 
     /// Adds one tenant through the node called `node`, once; gives the serial and whether it was acknowledged.
     pub async fn write(&self, node: &str) -> (u64, bool) {
-        let host = self.host();
-        let started = host.now();
+        let started = self.recorder.now();
         let serial = self.recorder.write(|history| {
             let serial = history.writes.len() as u64;
             let outcome = WriteOutcome::Unknown("under way".to_owned());
@@ -70,7 +69,7 @@ impl Operations {
             }
         };
         let acked = matches!(outcome, WriteOutcome::Acked(_));
-        let ended = host.now();
+        let ended = self.recorder.now();
         self.recorder.write(|history| {
             let at = usize::try_from(serial).unwrap_or(usize::MAX);
             if let Some(write) = history.writes.get_mut(at) {
@@ -83,22 +82,22 @@ impl Operations {
 
     /// Reads the configuration through the node called `node`, once.
     pub async fn read(&self, node: &str) -> Option<Read> {
-        let host = self.host();
-        let started = host.now();
+        let started = self.recorder.now();
         let catalog = self.operator.catalog(node).await.ok()?;
         let tenants = catalog.catalog.get("tenants").and_then(serde_json::Value::as_array);
         let serial = |tenant: &serde_json::Value| {
             tenant.get("name")?.as_str()?.strip_prefix("serial-")?.parse::<u64>().ok()
         };
         let serials: BTreeSet<u64> = tenants.into_iter().flatten().filter_map(serial).collect();
-        let read =
-            Read { node: node.to_owned(), started, ended: host.now(), epoch: catalog.epoch.0, serials };
+        let read = Read {
+            node: node.to_owned(),
+            started,
+            ended: self.recorder.now(),
+            epoch: catalog.epoch.0,
+            serials,
+        };
         self.recorder.write(|history| history.reads.push(read.clone()));
         Some(read)
-    }
-
-    fn host(&self) -> Host {
-        self.operator.host().clone()
     }
 
     fn node(&self, random: &mut Random) -> String {

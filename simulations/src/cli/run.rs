@@ -105,6 +105,9 @@ impl Replay {
             for call in &outcome.evidence.history.calls {
                 writeln!(out, "{call:?}")?;
             }
+            for served in &outcome.evidence.history.served {
+                writeln!(out, "{served:?}")?;
+            }
             for write in &outcome.evidence.history.writes {
                 writeln!(out, "{write:?}")?;
             }

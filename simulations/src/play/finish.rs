@@ -60,7 +60,7 @@ impl Stage {
 
     async fn look(&self, name: &str) -> Option<Observation> {
         let operator = &self.operations.operator;
-        let at = operator.host().now();
+        let at = self.recorder.now();
         let status = operator.host().timeout(PATIENCE, operator.status(name)).await.ok()?.ok()?;
         let seen = observation(at, &status);
         self.field.set_leader(seen.leader.clone());

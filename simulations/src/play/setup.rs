@@ -107,7 +107,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Asks at every edge until each has answered both tenants; leaves no trace in the history.
+    /// Asks at every edge until each has answered both tenants.
     async fn first_answers(&self, scenario: &Scenario) -> Result<(), PlayError> {
         let world = self.field.world();
         let began = world.now();

@@ -17,7 +17,7 @@ use crate::history::{Call, CallOutcome, Recorder};
 /// An edge that takes longer to accept is not there.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(1);
 /// Longer than any deadline of the mesh in scenarios: a call that is not over then hangs.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// One request.
 pub(super) struct Request {
@@ -40,7 +40,7 @@ impl Request {
                 self.host.timeout(PATIENCE, asking).await.unwrap_or(CallOutcome::Late)
             }
         };
-        let now = self.host.now();
+        let now = self.recorder.now();
         self.note(|call| {
             call.ended = Some(now);
             call.outcome = outcome;
@@ -81,7 +81,7 @@ impl Request {
         };
         // How the connection ends shows in the exchange; it ends with it.
         let connection = self.host.spawn("call", async move { drop(connection.await) }).bound();
-        let sent = self.host.now();
+        let sent = self.recorder.now();
         self.note(|call| call.sent = Some(sent));
         let answering = sender.send_request(request);
         let answer = match self.hang_up {
@@ -102,7 +102,7 @@ impl Request {
     async fn read(&self, call: &Call, answer: http::Response<Incoming>) -> CallOutcome {
         let status = answer.status().as_u16();
         let request = answer.headers().get("x-request-id").and_then(|value| value.to_str().ok());
-        let (request, now) = (request.map(str::to_owned), self.host.now());
+        let (request, now) = (request.map(str::to_owned), self.recorder.now());
         self.note(|call| {
             call.head = Some(now);
             call.status = Some(status);
@@ -111,16 +111,18 @@ impl Request {
         let mut body = answer.into_body();
         let mut bytes = Vec::new();
         let mut pieces = 0;
+        let mut is_begun = false;
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
                 return CallOutcome::Broken;
             };
             let Some(data) = frame.data_ref() else { continue };
-            if bytes.is_empty() && !data.is_empty() {
-                let now = self.host.now();
+            bytes.extend_from_slice(data);
+            if !is_begun && begins(call.stream, &bytes) {
+                is_begun = true;
+                let now = self.recorder.now();
                 self.note(|call| call.first_byte = Some(now));
             }
-            bytes.extend_from_slice(data);
             pieces += 1;
             if self.hang_up == HangUp::Midway(pieces) {
                 return CallOutcome::HungUp;
@@ -157,6 +159,12 @@ impl Request {
         let at = usize::try_from(self.id).unwrap_or(usize::MAX);
         self.recorder.write(|history| history.calls.get_mut(at).map(change))
     }
+}
+
+/// Whether something of the answer itself is there: comments that keep a stream alive are none.
+fn begins(stream: bool, bytes: &[u8]) -> bool {
+    let event = b"data:";
+    if stream { bytes.windows(event.len()).any(|window| window == event) } else { !bytes.is_empty() }
 }
 
 fn code_of(text: &str) -> Option<String> {
