@@ -148,7 +148,8 @@ impl Field {
         let fault = dated.fault.clone();
         let targets = fault.targets();
         let mut machines = targets.first().map_or_else(Vec::new, |target| self.resolve(target, dated.pick));
-        if matches!(fault, Fault::LoseRegion { .. }) {
+        // Callers of a region that goes dark stay: they land elsewhere.
+        if matches!(fault, Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. }) {
             machines.retain(|name| self.0.places.get(name).is_some_and(|place| place.kind != Kind::Callers));
         }
         let others = match (&fault, targets.get(1)) {
