@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests read the project's own files")]
 #![expect(clippy::unwrap_used, reason = "a helper's failure is the test's failure")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use base::KeyHash;
@@ -23,7 +24,7 @@ fn the_example_of_a_central_node_is_one() {
 #[test]
 fn the_example_of_a_mesh_is_one() {
     let sources = [Source { name: "mesh.yaml".into(), text: example("yaml") }];
-    let parsed = read(&sources, &Catalog::default(), &|_secret| KeyHash([0; 32])).unwrap();
+    let parsed = read(&sources, &Catalog::default(), &BTreeSet::new(), &|_secret| KeyHash([0; 32])).unwrap();
     assert_eq!(parsed.objects.len(), 12);
 }
 

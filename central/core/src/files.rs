@@ -9,7 +9,7 @@ mod export;
 mod models;
 mod principals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use base::{KeyHash, Name};
@@ -65,18 +65,20 @@ struct Origin {
 
 /// Reads files.
 ///
-/// `current` is the configuration in force: a key whose secret the files leave out keeps the one it has, and stays
-/// revoked unless the files say otherwise. `hash` is SHA-256.
+/// `current` is the configuration in force: a key whose secret the files leave out keeps the one it has. `revoked` are
+/// the hashes of every secret that was ever revoked: no file opens one again. `hash` is SHA-256.
 ///
 /// # Errors
 /// Every [`Fault`] of every file.
 pub fn read(
     sources: &[Source],
     current: &Catalog,
+    revoked: &BTreeSet<KeyHash>,
     hash: &dyn Fn(&[u8]) -> KeyHash,
 ) -> Result<Parsed, Vec<Fault>> {
     let mut reading = Reading {
         current,
+        revoked,
         hash,
         parsed: Parsed { objects: Vec::new(), credentials: Vec::new(), origins: BTreeMap::new() },
         faults: Vec::new(),
@@ -106,6 +108,7 @@ impl Parsed {
 
 struct Reading<'a> {
     current: &'a Catalog,
+    revoked: &'a BTreeSet<KeyHash>,
     hash: &'a dyn Fn(&[u8]) -> KeyHash,
     parsed: Parsed,
     faults: Vec<Fault>,
@@ -117,6 +120,7 @@ type ReadObject = fn(&mut Fields<'_, '_>, &mut Extra<'_>) -> Option<Object>;
 /// What reading an object needs beside its own fields.
 struct Extra<'a> {
     current: &'a Catalog,
+    revoked: &'a BTreeSet<KeyHash>,
     hash: &'a dyn Fn(&[u8]) -> KeyHash,
     credentials: &'a mut Vec<Credential>,
 }
@@ -159,8 +163,12 @@ impl Reading<'_> {
 
     fn item(&mut self, item: &Node<'_>, read: ReadObject, faults: &mut Vec<Fault>) {
         let Some(mut fields) = Fields::open(item, faults) else { return };
-        let mut extra =
-            Extra { current: self.current, hash: self.hash, credentials: &mut self.parsed.credentials };
+        let mut extra = Extra {
+            current: self.current,
+            revoked: self.revoked,
+            hash: self.hash,
+            credentials: &mut self.parsed.credentials,
+        };
         let object = read(&mut fields, &mut extra);
         fields.finish();
         let Some(object) = object else { return };

@@ -2,11 +2,12 @@
 
 mod catalog;
 mod nodes;
+mod revoked;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{BudgetId, Epoch, Era, Name, Revision, Stamp, Unit, WallMs};
+use base::{BudgetId, Epoch, Era, KeyHash, Name, Revision, Stamp, Unit, WallMs};
 use serde::{Deserialize, Serialize};
 use wire::catalog::{Catalog, Change, Scope, Window};
 use wire::control::NodeAddr;
@@ -33,6 +34,8 @@ pub struct State {
     budgets: BudgetNumbers,
     ledger: Ledger,
     usage: Usage,
+    /// Hashes of keys that were revoked and have since gone from the configuration.
+    revoked: BTreeSet<KeyHash>,
 }
 
 /// Numbers given to budgets. A budget that was removed and comes back with the same meaning gets its number again, and

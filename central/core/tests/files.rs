@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail loudly, as tests do")]
 
+use std::collections::BTreeSet;
+
 use base::KeyHash;
-use central_core::files::{self, Source};
+use central_core::files::{self, Parsed, Source};
 use central_core::plan::{Resolved, resolve};
 use proptest::prelude::*;
 use settings::Fault;
@@ -21,8 +23,13 @@ fn source(text: &str) -> Source {
     Source { name: "mesh.yaml".into(), text: text.into() }
 }
 
+fn read(current: &Catalog, sources: &[Source]) -> Result<Parsed, Vec<Fault>> {
+    let revoked = current.keys.values().filter(|key| key.revoked).map(|key| key.hash).collect();
+    files::read(sources, current, &revoked, &hash)
+}
+
 fn faults(current: &Catalog, text: &str) -> Vec<String> {
-    let faults: Vec<Fault> = match files::read(&[source(text)], current, &hash) {
+    let faults: Vec<Fault> = match read(current, &[source(text)]) {
         Err(faults) => faults,
         Ok(parsed) => resolve(current, parsed, false).faults,
     };
@@ -30,7 +37,7 @@ fn faults(current: &Catalog, text: &str) -> Vec<String> {
 }
 
 fn resolved(current: &Catalog, text: &str, prune: bool) -> Resolved {
-    resolve(current, files::read(&[source(text)], current, &hash).unwrap(), prune)
+    resolve(current, read(current, &[source(text)]).unwrap(), prune)
 }
 
 fn applied(current: &Catalog, text: &str) -> Catalog {
@@ -85,7 +92,7 @@ fn faults_of_the_whole_have_places_too() {
 fn text_that_is_not_yaml_says_where_and_spares_the_other_files() {
     let broken = Source { name: "broken.yaml".into(), text: "models: [\n".into() };
     let wrong = source("tenants:\n  - nam: acme\n");
-    let faults = files::read(&[broken, wrong], &Catalog::default(), &hash).unwrap_err();
+    let faults = read(&Catalog::default(), &[broken, wrong]).unwrap_err();
     let files: Vec<_> = faults.iter().map(|fault| fault.file.as_str()).collect();
     assert_eq!(files, ["broken.yaml", "mesh.yaml", "mesh.yaml"]);
     assert!(faults[2].to_string().contains("did you mean \"name\"?"), "{}", faults[2]);
@@ -103,6 +110,26 @@ fn applying_again_changes_nothing_and_a_revoked_key_stays_revoked() {
     let kept = applied_upsert(&catalog, without_secret);
     assert_eq!(kept.keys["acme-chat"].hash, catalog.keys["acme-chat"].hash);
     assert!(kept.keys["acme-chat"].revoked);
+}
+
+#[test]
+fn no_file_reopens_a_secret_that_was_revoked() {
+    let mut catalog = applied(&Catalog::default(), GOOD);
+    let mut key = catalog.keys["acme-chat"].clone();
+    key.revoked = true;
+    let shown = files::export(&catalog).to_string();
+    catalog.apply(Change::Put(Object::Key(key.clone())));
+    let got = faults(&catalog, &shown);
+    assert!(got.len() == 1 && got[0].contains("].revoked: this secret was revoked, and"), "{got:?}");
+    // Neither under another name, nor once its key has gone.
+    let KeyHash(bytes) = key.hash;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let again = format!("keys:\n  - {{name: k, tenant: acme, app: chat, hash: \"sha256:{digits}\"}}\n");
+    let none = Catalog::default();
+    let got = files::read(&[source(&again)], &none, &BTreeSet::from([key.hash]), &hash).unwrap_err();
+    assert!(got[0].to_string().starts_with("mesh.yaml:2:5: keys[0].revoked: "), "{}", got[0]);
+    let fresh = "keys:\n  - {name: acme-chat, tenant: acme, app: chat, secret: sk-another-secret-000000}\n";
+    assert!(!applied_upsert(&catalog, fresh).keys["acme-chat"].revoked);
 }
 
 fn applied_upsert(current: &Catalog, text: &str) -> Catalog {
@@ -154,7 +181,7 @@ proptest! {
         let mut text = GOOD.to_owned();
         let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.insert_str(at, &junk);
-        if let Ok(parsed) = files::read(&[source(&text)], &Catalog::default(), &hash) {
+        if let Ok(parsed) = read(&Catalog::default(), &[source(&text)]) {
             drop(resolve(&Catalog::default(), parsed, true));
         }
     }

@@ -127,6 +127,25 @@ fn a_rollback_is_a_new_epoch_that_revives_no_revoked_key() {
 }
 
 #[test]
+fn revocation_outlives_its_key_and_every_epoch_before() {
+    let mut log = Log::new();
+    log.change(base_objects());
+    log.change(vec![Change::Put(key(true))]);
+    let reopened = |log: &mut Log| {
+        let reply = log.change(vec![Change::Put(key(false))]).reply;
+        let Reply::Refused(Refusal::Invalid(why)) = reply else { panic!("{reply:?}") };
+        assert!(why[0].contains("for good"), "{why:?}");
+    };
+    reopened(&mut log);
+    log.change(vec![Change::Remove(ObjectId::Key("k".parse().unwrap()))]);
+    reopened(&mut log);
+    let base = log.state.epoch();
+    log.apply(Command::Rollback { base, to: Epoch(1), by: "ops".into() });
+    assert!(log.state.catalog().keys["k"].revoked);
+    reopened(&mut log);
+}
+
+#[test]
 fn a_budget_keeps_its_number_while_it_means_the_same() {
     let mut log = Log::new();
     log.change(base_objects());
@@ -153,7 +172,8 @@ fn an_edge_is_brought_forward_by_a_delta_or_gets_the_whole() {
     edge.epoch = log.state.epoch();
     assert_eq!(&edge, log.state.catalog());
     for round in 0..KEPT_EPOCHS {
-        log.change(vec![Change::Put(key(round % 2 == 1))]);
+        log.change(vec![Change::Put(tenant(if round % 2 == 0 { "gamma" } else { "delta" }))]);
+        log.change(vec![Change::Remove(ObjectId::Tenant("gamma".parse().unwrap()))]);
     }
     assert_eq!(log.state.delta(stamp, Epoch(1)), None);
     let future = Stamp { era: base::Era(1), ..stamp };

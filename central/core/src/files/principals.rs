@@ -34,8 +34,7 @@ pub(super) fn key(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<
     let limits = limits(fields);
     let models = fields.list("models", word);
     let debug = fields.or("debug", flag, false);
-    let kept = known.is_some_and(|key| key.revoked && Some(key.hash) == hash);
-    let revoked = fields.or("revoked", flag, kept);
+    let revoked = revoked(fields, extra, known, hash);
     Some(Object::Key(Key {
         name: name?,
         tenant: tenant?,
@@ -46,6 +45,30 @@ pub(super) fn key(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<
         debug: debug?,
         revoked: revoked?,
     }))
+}
+
+/// Whether the key is revoked. A secret that was revoked once stays so: a file that leaves the word out keeps its key
+/// revoked, and one that would open the secret again is at fault.
+fn revoked(
+    fields: &mut Fields<'_, '_>,
+    extra: &Extra<'_>,
+    known: Option<&Key>,
+    hash: Option<KeyHash>,
+) -> Option<bool> {
+    let given = fields.optional("revoked", flag)?;
+    let Some(hash) = hash.filter(|hash| extra.revoked.contains(hash)) else {
+        return Some(given.unwrap_or(false));
+    };
+    let kept = known.is_some_and(|key| key.hash == hash).then_some(true);
+    if given.or(kept) == Some(true) {
+        return Some(true);
+    }
+    const WHY: &str = "this secret was revoked, and revocation is for good; give the key another secret";
+    match given {
+        Some(_reopened) => fields.at_fault("revoked", WHY),
+        None => fields.missing("revoked", WHY),
+    }
+    None
 }
 
 /// The key's hash: of the secret given, as given, or as it is now.

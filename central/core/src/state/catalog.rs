@@ -57,10 +57,13 @@ impl State {
                 newest: self.catalog.epoch,
             });
         };
-        let revoked: BTreeSet<_> =
-            self.catalog.keys.values().filter(|key| key.revoked).map(|key| key.hash).collect();
+        let revoked = self.revoked();
         for key in old.keys.values_mut().filter(|key| revoked.contains(&key.hash)) {
             key.revoked = true;
+        }
+        let faults = self.revocation_faults(&old);
+        if !faults.is_empty() {
+            return Reply::Refused(Refusal::Invalid(faults));
         }
         let cause = Cause { by: by.to_owned(), note: format!("rollback to epoch {to}") };
         self.publish(now, old, cause, effects)
@@ -69,7 +72,8 @@ impl State {
     fn faults(&self, next: &Catalog, credentials: &[(Name, crate::Sealed)]) -> Vec<String> {
         let unknown = credentials.iter().filter(|(provider, _sealed)| !next.providers.contains_key(provider));
         let unknown = unknown.map(|(provider, _sealed)| format!("no provider {provider} for a credential"));
-        check(next).iter().map(ToString::to_string).chain(unknown).collect()
+        let faults = check(next).into_iter().map(|problem| problem.to_string()).chain(unknown);
+        faults.chain(self.revocation_faults(next)).collect()
     }
 
     fn publish(&mut self, now: Moment, mut next: Catalog, cause: Cause, effects: &mut Vec<Effect>) -> Reply {
@@ -92,6 +96,7 @@ impl State {
             forward: forward.clone(),
             back: changes(&next, &self.catalog),
         });
+        self.revoked = self.remembered(&next);
         let old = std::mem::replace(&mut self.catalog, Arc::new(next));
         self.settle_budgets(&old);
         self.catalog_stamp = now.stamp;
