@@ -224,9 +224,9 @@ pub(crate) struct Node {
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// Ports are counted from here; 0 takes free ones
-    #[arg(long, default_value_t = 7400)]
-    pub(crate) port: u16,
+    /// Ports are counted from here (7400, or where a mesh kept with --data was); 0 takes free ones
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
     /// Keep the mesh in this directory and find it there again; without, it is forgotten at the end
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,

@@ -57,6 +57,7 @@ struct Plan<'a> {
 
 async fn serve(host: &Host, plan: &Plan<'_>, children: &mut Children, stop: &Stop) -> Outcome {
     let started = host.now();
+    out::remark("starting three central nodes, three edges and three demo model servers…");
     children.start_all()?;
     let ready = tokio::select! {
         biased;

@@ -39,6 +39,9 @@ fn a_mesh_starts_reports_a_death_and_leaves_nothing_behind() {
     assert!(pids.iter().all(|pid| !runs(*pid)), "a process outlived the mesh");
     assert!(!data.join("mesh.json").exists());
     assert!(data.join("logs/edge-eu.log").exists(), "--data keeps the mesh");
+    let moved = portolan(&["up", "--port", "20000", "--data"], &data);
+    let said = String::from_utf8_lossy(&moved.stderr);
+    assert!(moved.status.code() == Some(1) && said.contains("to mend it: leave --port out"), "{said}");
 }
 
 #[test]
@@ -142,9 +145,11 @@ impl Up {
     }
 
     fn next_remark(&mut self) -> String {
-        let mut line = String::new();
-        BufReader::new(self.process.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
-        line
+        let lines = BufReader::new(self.process.stderr.as_mut().unwrap()).lines();
+        lines
+            .map(Result::unwrap)
+            .find(|line| !line.starts_with("starting ") && !line.starts_with("still "))
+            .unwrap()
     }
 }
 

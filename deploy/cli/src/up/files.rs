@@ -196,7 +196,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_written_is_what_nodes_read_and_a_second_start_keeps_the_secrets() {
         let (host, home) = (Host::real(), tempfile::tempdir().unwrap());
-        let layout = Layout::choose(&host, home.path(), 0).await.unwrap();
+        let layout = Layout::choose(&host, home.path(), Some(0)).await.unwrap();
         let first = write(&host, &layout, None, Some("http://127.0.0.1:4318")).unwrap();
         let centrals = layout.centrals.iter().map(|node| &node.name);
         for name in centrals.chain(layout.edges.iter().map(|node| &node.name)) {

@@ -1,7 +1,7 @@
 //! What `up` runs and where: nodes, their ports and their files.
 //!
-//! Ports count from a base so that a mesh is found where it was; base 0 takes free ones and keeps them in the mesh's
-//! directory. Every port is tried before anything starts, so that a taken one is named.
+//! Ports count from a base; base 0 takes free ones. They are kept in the mesh's directory: a mesh stays where it was first
+//! started, as its log names its members by their addresses. Every port is tried before anything starts, so that a taken one is named.
 
 use std::any::Any;
 use std::io;
@@ -18,6 +18,8 @@ use crate::files::{self, Readers};
 pub(super) const REGIONS: [&str; 3] = ["eu", "us", "ap"];
 /// Where demo model servers run; the last is the provider behind central.
 pub(super) const DEMOS: [&str; 3] = ["eu", "us", "provider"];
+/// Where ports are counted from when nobody says.
+const USUAL_BASE: u16 = 7_400;
 /// Where the chosen ports are kept.
 const PORTS: &str = "ports.json";
 
@@ -70,14 +72,18 @@ struct Ports {
 }
 
 impl Layout {
-    /// Chooses ports from `base`, or free ones, and makes sure that each is free.
-    pub(super) async fn choose(host: &Host, home: &Path, base: u16) -> Result<Self, Failure> {
-        let kept = files::read(&home.join(PORTS)).ok().and_then(|text| serde_json::from_str(&text).ok());
+    /// Takes the ports that the mesh has, or chooses them: from `base`, or free ones. Makes sure that each is free.
+    pub(super) async fn choose(host: &Host, home: &Path, base: Option<u16>) -> Result<Self, Failure> {
+        let kept: Option<Ports> =
+            files::read(&home.join(PORTS)).ok().and_then(|text| serde_json::from_str(&text).ok());
         let ports = match (base, kept) {
-            (0, Some(kept)) => kept,
-            (0, None) => Ports::free(host).await?,
-            (base, _kept) => Ports::from_base(base)?,
+            (None | Some(0), Some(kept)) => kept,
+            (Some(base), Some(kept)) if Ports::from_base(base)? != kept => return Err(kept.stays(home, base)),
+            (Some(0), None) => Ports::free(host).await?,
+            (base, _same) => Ports::from_base(base.unwrap_or(USUAL_BASE))?,
         };
+        // Where else it may be told to go; a mesh that is kept does not move.
+        let base = kept.is_none().then(|| base.unwrap_or(USUAL_BASE));
         let layout = Self::new(home, &ports);
         layout.check(host, base).await?;
         let text = serde_json::to_string(&ports).map_err(Failure::failed)?;
@@ -143,7 +149,7 @@ impl Layout {
     }
 
     /// Tries every port.
-    async fn check(&self, host: &Host, base: u16) -> Result<(), Failure> {
+    async fn check(&self, host: &Host, base: Option<u16>) -> Result<(), Failure> {
         for central in &self.centrals {
             datagram(host, central.mesh, &format!("{} (mesh)", central.name), base)?;
             stream(host, central.admin, &format!("{} (admin)", central.name), base).await?;
@@ -180,6 +186,16 @@ impl Ports {
         })
     }
 
+    /// Why a mesh that is kept does not move.
+    fn stays(&self, home: &Path, asked: u16) -> Failure {
+        let home = home.display();
+        let first = self.secure.first().copied().unwrap_or_default();
+        let what = format!(
+            "the mesh in {home} has its ports already (HTTPS from {first}), and cannot move to those of --port {asked}"
+        );
+        Failure::failed(what).mend("leave --port out, or keep another mesh with another --data")
+    }
+
     /// Ports that are free now. All are held until the last is found, so that none is given twice.
     async fn free(host: &Host) -> Result<Self, Failure> {
         let mut held = Vec::new();
@@ -213,24 +229,28 @@ const fn local(port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-fn datagram(host: &Host, at: SocketAddr, whose: &str, base: u16) -> Result<(), Failure> {
+fn datagram(host: &Host, at: SocketAddr, whose: &str, base: Option<u16>) -> Result<(), Failure> {
     host.datagram(at).map(drop).map_err(|error| taken(at, "UDP", whose, base, &error))
 }
 
-async fn stream(host: &Host, at: SocketAddr, whose: &str, base: u16) -> Result<(), Failure> {
+async fn stream(host: &Host, at: SocketAddr, whose: &str, base: Option<u16>) -> Result<(), Failure> {
     host.listen(at).await.map(drop).map_err(|error| taken(at, "TCP", whose, base, &error))
 }
 
-fn taken(at: SocketAddr, kind: &str, whose: &str, base: u16, error: &io::Error) -> Failure {
+fn taken(at: SocketAddr, kind: &str, whose: &str, base: Option<u16>, error: &io::Error) -> Failure {
     let port = at.port();
     let what = match error.kind() {
         io::ErrorKind::AddrInUse => format!("{kind} port {port}, meant for {whose}, is taken"),
         _other => format!("cannot use {kind} port {port}, meant for {whose}: {error}"),
     };
-    let other = if base == 0 { 7_400 } else { 0 };
-    Failure::failed(what).mend(format!(
-        "stop what listens there (`ss -lntup` tells), or choose other ports, such as --port {other}"
-    ))
+    let mend = "stop what listens there (`ss -lntup` tells)";
+    Failure::failed(what).mend(match base {
+        Some(base) => {
+            let other = if base == 0 { USUAL_BASE } else { 0 };
+            format!("{mend}, or choose other ports, such as --port {other}")
+        }
+        None => format!("{mend}; a mesh that is kept with --data does not move to other ports"),
+    })
 }
 
 #[cfg(test)]
@@ -246,13 +266,15 @@ mod tests {
         files::write(&home.path().join(PORTS), &text, Readers::All).unwrap();
         let squatter = host.listen(local(free.secure[1])).await.unwrap();
 
-        let error = Layout::choose(&host, home.path(), 0).await.unwrap_err().to_string();
+        let error = Layout::choose(&host, home.path(), None).await.unwrap_err().to_string();
         let expected = format!("TCP port {}, meant for edge-us (HTTPS), is taken", free.secure[1]);
         assert!(error.contains(&expected), "{error}");
 
         drop(squatter);
-        let layout = Layout::choose(&host, home.path(), 0).await.unwrap();
+        let layout = Layout::choose(&host, home.path(), Some(0)).await.unwrap();
         assert_eq!(layout.edges[1].secure.port(), free.secure[1], "the ports are kept");
+        let moved = Layout::choose(&host, home.path(), Some(20_000)).await.unwrap_err().to_string();
+        assert!(moved.contains("cannot move to those of --port 20000"), "{moved}");
         assert!(Ports::from_base(65_500).is_err());
     }
 }

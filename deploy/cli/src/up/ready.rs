@@ -1,5 +1,6 @@
 //! Waiting until the mesh serves: a leader, the demo catalog in force, every edge with it.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -15,9 +16,12 @@ use super::layout::Layout;
 use crate::admin::Admin;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::operator::catalog;
+use crate::out;
 
 /// How long a mesh may take to serve; a few seconds are usual.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Until it is said what is waited for, and between two such remarks.
+const QUIET: Duration = Duration::from_secs(5);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -26,11 +30,14 @@ pub(super) async fn wait(host: &Host, layout: &Layout, written: &Written) -> Out
     let nodes: Vec<String> = layout.centrals.iter().map(|central| central.admin.to_string()).collect();
     let admin = Admin::new(host, &nodes, &credentials)?;
     let ready = async {
-        apply(host, &admin, written).await?;
+        saying(host, "a leader of central", apply(host, &admin, written)).await?;
         for edge in &layout.edges {
-            while !is_ready(host, edge.plain, &written.key).await {
-                host.sleep(PAUSE).await;
-            }
+            saying(host, &edge.name, async {
+                while !is_ready(host, edge.plain, &written.key).await {
+                    host.sleep(PAUSE).await;
+                }
+            })
+            .await;
         }
         Ok(())
     };
@@ -38,6 +45,24 @@ pub(super) async fn wait(host: &Host, layout: &Layout, written: &Written) -> Out
         let what = format!("the mesh did not serve within {} s", PATIENCE.as_secs());
         Err(Failure::failed(what).mend(format!("see the logs in {}", layout.path("logs").display())))
     })
+}
+
+/// Waits for `work`, and says so from time to time.
+async fn saying<T>(host: &Host, whom: &str, work: impl Future<Output = T>) -> T {
+    let started = host.now();
+    let mut work = std::pin::pin!(work);
+    loop {
+        match host.timeout(QUIET, work.as_mut()).await {
+            Ok(done) => return done,
+            Err(_late) => {
+                let waited = host.now().since(started).as_secs();
+                let patience = PATIENCE.as_secs();
+                out::remark(format_args!(
+                    "still waiting for {whom}, {waited} s; `up` gives up after {patience} s…"
+                ));
+            }
+        }
+    }
 }
 
 /// Applies the demo catalog, as soon as there is a leader.
