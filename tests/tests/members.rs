@@ -32,12 +32,25 @@ async fn members_are_added_replaced_and_removed_while_writes_go_on() {
     mesh.restart("central-four");
     every_member_follows(&mesh, 5).await;
 
+    let refused = mesh.operate(&add_arguments("7", "central-seven", "us", &nobody())).unwrap_err();
+    assert!(refused.contains("nothing was changed") && refused.contains("Check --mesh-address"), "{refused}");
+    let listed = mesh.operate(&["members", "transfer", "3"]).unwrap();
+    let row = listed.lines().find(|line| line.contains("central-ap")).unwrap();
+    assert!(row.contains("leader"), "the new leader leads by then: {listed}");
+    assert!(!listed.contains("central-seven"), "{listed}");
+
     for leaves in ["4", "5"] {
         mesh.operate(&["members", "remove", leaves]).unwrap();
     }
     assert_eq!(voters(&mesh), [1, 3, 6]);
     writes_are_taken(&mesh, "three-members");
     every_member_follows(&mesh, 3).await;
+
+    let log = mesh.node("central-five").log.clone();
+    until("a removed node stops and says why", async || {
+        std::fs::read_to_string(&log).unwrap().contains("this node was removed from central").then_some(())
+    })
+    .await;
 
     let back = add_arguments("5", "central-five", "ap", &five);
     let refused = mesh.operate(&back).unwrap_err();
@@ -55,6 +68,11 @@ fn add(mesh: &Mesh, id: &str, name: &str, region: &str, address: &str, more: &[&
 
 fn add_arguments<'a>(id: &'a str, name: &'a str, region: &'a str, address: &'a str) -> [&'a str; 10] {
     ["members", "add", "--id", id, "--name", name, "--region", region, "--mesh-address", address]
+}
+
+/// An address where nothing answers.
+fn nobody() -> String {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 fn voters(mesh: &Mesh) -> Vec<u64> {

@@ -33,7 +33,9 @@ async fn a_running_mesh_takes_up_a_new_authority_without_a_restart() {
         assert_eq!(mesh.death(&node.name), None, "nobody restarted");
     }
     let refused = mesh.run_as(&outdated, &["status"]);
-    assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+    assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("do not accept each other's certificates"), "{said}");
     assert!(mesh.run(&["status"]).status.success());
     // A new process has no session from before: all its handshakes are new.
     kill(mesh.node("edge-ap").pid);

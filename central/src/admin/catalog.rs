@@ -117,7 +117,8 @@ impl Door {
         let current = Arc::clone(current);
         let revoked = self.consensus.read(central_core::State::revoked);
         let work = move || {
-            files::read(&asked.files, &current, &revoked, &sha256).map(|parsed| resolve(&current, parsed, asked.prune))
+            files::read(&asked.files, &current, &revoked, &sha256)
+                .map(|parsed| resolve(&current, parsed, asked.prune))
         };
         self.host.compute(work).await.map_err(|_gone| Refused::internal("reading the files broke off"))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::{Extension, Json};
 use base::{NodeId, Role};
+use mesh::{Expect, Purpose};
 use wire::control::NodeAddr;
 
 use super::refused::Refused;
@@ -14,6 +15,12 @@ use crate::consensus::{MemberChange, MemberError};
 
 /// How long a new member may take to catch up while the operator waits.
 const CATCH_UP: Duration = Duration::from_secs(20);
+
+/// How long a new member is dialled before it is told that nobody answers there; it may just be starting.
+const DIAL: Duration = Duration::from_secs(4);
+
+/// How long a new leader may take to take over.
+const TAKE_OVER: Duration = Duration::from_secs(5);
 
 /// Between two looks whether it has.
 const LOOK: Duration = Duration::from_millis(200);
@@ -47,7 +54,7 @@ pub(super) async fn transfer(
     Whole(body): Whole,
 ) -> Answer<api::Members> {
     let api::Transfer { to } = parsed(&body)?;
-    let done = door.consensus.change_members(MemberChange::Transfer(to)).await.map_err(Refused::from);
+    let done = door.transfer(to).await;
     audit(&by, "transfer leadership", &to.to_string(), &done);
     done?;
     Ok(list(State(door)).await)
@@ -62,6 +69,47 @@ fn audit(by: &Operator, action: &str, what: &str, done: &Result<(), Refused>) {
 }
 
 impl Door {
+    /// A number is given for ever: not to a node that is not there. A member that was seen before is not asked.
+    async fn answers(&self, id: NodeId, node: &NodeAddr) -> Result<(), Refused> {
+        let known = self.consensus.read(|state| {
+            let registry = state.registry();
+            registry.joined.contains(&id) || registry.members.contains_key(&id)
+        });
+        let endpoint = self.overview.links.endpoint();
+        let until = self.host.now() + DIAL;
+        if known {
+            return Ok(());
+        }
+        loop {
+            match endpoint.connect(node.mesh, &Expect::node(node), Purpose::Calls).await {
+                Ok(_connection) => return Ok(()),
+                Err(_starting) if self.host.now() < until => self.host.sleep(LOOK).await,
+                Err(error) => {
+                    return Err(Refused::conflict(format!(
+                        "{} was not added and nothing was changed: {error}. Check --mesh-address, and that the node runs there",
+                        node.name
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Hands leadership over, and waits until the new leader leads.
+    async fn transfer(&self, to: NodeId) -> Result<(), Refused> {
+        self.consensus.change_members(MemberChange::Transfer(to)).await?;
+        let leads = async {
+            while self.consensus.standing().leader != Some(to) {
+                self.host.sleep(LOOK / 10).await;
+            }
+        };
+        self.host.timeout(TAKE_OVER, leads).await.map_err(|_late| {
+            Refused::conflict(format!(
+                "member {to} did not take over within {} s; look at `portolan members list`, and ask again",
+                TAKE_OVER.as_secs()
+            ))
+        })
+    }
+
     /// First without a vote, then, once it has the log, with one.
     async fn add(&self, new: &api::AddMember) -> Result<(), Refused> {
         let addr = NodeAddr {
@@ -70,6 +118,7 @@ impl Door {
             region: new.region.clone(),
             mesh: new.mesh,
         };
+        self.answers(new.id, &addr).await?;
         self.consensus.change_members(MemberChange::AddLearner(new.id, addr)).await?;
         let vote = match new.replaces {
             Some(old) => MemberChange::Replace { old, new: new.id },
@@ -82,9 +131,11 @@ impl Door {
                     self.host.sleep(LOOK).await;
                 }
                 Err(lagging @ MemberError::Lagging { .. }) => {
-                    let message =
-                        format!("{lagging}. It follows the log without a vote; ask again to give it one");
-                    return Err(Refused::unavailable(message));
+                    let id = new.id;
+                    return Err(Refused::conflict(format!(
+                        "{lagging}. It follows the log without a vote: ask again to give it one, or take it out with \
+                         `portolan members remove {id}` (its number is then not given again)"
+                    )));
                 }
                 done => return done.map_err(Refused::from),
             }

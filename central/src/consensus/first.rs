@@ -31,13 +31,16 @@ enum Verdict {
     Found,
     Join,
     Refuse,
+    Leave,
 }
 
 /// One member that knows of a group outweighs any number that do not; a group is founded when a majority of its first
 /// members, this one included, knows of none.
 fn judge(answers: &[Option<Known>], first_members: usize) -> Verdict {
     let count = |wanted: Known| answers.iter().filter(|answer| **answer == Some(wanted)).count();
-    if count(Known::Lost) > 0 {
+    if count(Known::Left) > 0 {
+        Verdict::Leave
+    } else if count(Known::Lost) > 0 {
         Verdict::Refuse
     } else if count(Known::Newcomer) > 0 {
         Verdict::Join
@@ -51,8 +54,13 @@ fn judge(answers: &[Option<Known>], first_members: usize) -> Verdict {
 impl Consensus {
     /// What this member knows of `id`.
     pub(super) async fn known(&self, id: NodeId) -> Known {
-        let lost = self.read(|state| state.registry().joined.contains(&id));
+        let (lost, named) = self.read(|state| {
+            let registry = state.registry();
+            (registry.joined.contains(&id), registry.members.contains_key(&id))
+        });
+        let member = named || self.standing().members.iter().any(|member| member.id == id);
         match self.raft().is_initialized().await {
+            _any if lost && !member => Known::Left,
             _any if lost => Known::Lost,
             Ok(true) => Known::Newcomer,
             Ok(false) | Err(_) => Known::NoGroup,
@@ -75,6 +83,7 @@ impl Consensus {
         };
         match verdict {
             Verdict::Refuse => self.refuse_part(),
+            Verdict::Leave => self.leave(),
             Verdict::Found => self.found().await,
             Verdict::Join | Verdict::Ask => {
                 self.shared.part.send_replace(Part::Takes);
@@ -90,6 +99,36 @@ impl Consensus {
         );
         tracing::error!("{why}");
         self.shared.part.send_replace(Part::Refuses(why));
+    }
+
+    fn leave(&self) {
+        let why = format!(
+            "this node was removed from central, and member {} does not come back: to use the node again, empty its \
+             data directory and add it as a member with a new number",
+            self.shared.options.id
+        );
+        self.shared.part.send_replace(Part::Refuses(why));
+    }
+
+    /// Nobody tells a member that it was removed: the others no longer speak to it. One without a leader asks.
+    pub(super) async fn ask_whether_removed(&self) {
+        let standing = self.standing();
+        if standing.leader.is_some() && !self.is_leaving() {
+            return;
+        }
+        let others: Vec<_> = self.others();
+        let asked = others.iter().map(|(id, node)| self.ask_known(*id, node, standing.id));
+        if futures_util::future::join_all(asked).await.contains(&Some(Known::Left)) {
+            self.leave();
+        }
+    }
+
+    /// Members as far as is known, from the log and from the state: a removal may be the last thing that the log says.
+    fn others(&self) -> Vec<(NodeId, NodeAddr)> {
+        let me = self.shared.options.id;
+        let mut members = self.read(|state| state.registry().members.clone());
+        members.extend(self.standing().members.into_iter().map(|member| (member.id, member.node)));
+        members.into_iter().filter(|(id, _node)| *id != me).collect()
     }
 
     async fn ask_known(&self, id: NodeId, node: &NodeAddr, about: NodeId) -> Option<Known> {
@@ -124,5 +163,6 @@ mod tests {
         assert_eq!(judge(&[none, None], 3), Verdict::Found);
         assert_eq!(judge(&[none, newcomer], 3), Verdict::Join);
         assert_eq!(judge(&[newcomer, lost], 3), Verdict::Refuse);
+        assert_eq!(judge(&[none, Some(Known::Left)], 3), Verdict::Leave);
     }
 }

@@ -65,8 +65,10 @@ pub(crate) enum Known {
     NoGroup,
     /// There is one, and the member never held a log of it.
     Newcomer,
-    /// The member held a log, which is gone.
+    /// The member held a log. When it says that it has none, its disk was lost.
     Lost,
+    /// It was a member and was removed.
+    Left,
 }
 
 /// The answer of a leader, or of one that is none.

@@ -105,6 +105,7 @@ impl Consensus {
                 _why = self.stopped() => return,
                 () = self.host().sleep(LOOK) => {}
             }
+            self.ask_whether_removed().await;
             self.look_at_links(&mut told);
             if *self.storage().borrow() == StorageState::Full && self.leads() {
                 self.hand_over().await;

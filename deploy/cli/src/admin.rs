@@ -2,6 +2,8 @@
 //!
 //! Any central node will do; they are tried in the order given until one can be reached and can answer.
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +36,43 @@ pub(crate) struct Admin {
 }
 
 /// One node did not answer; another may.
-struct Elsewhere(String);
+struct Elsewhere {
+    why: String,
+    /// Whether TLS refused one side's certificate, which another node will hardly see otherwise.
+    certificate: bool,
+}
+
+impl Elsewhere {
+    fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), certificate: false }
+    }
+
+    /// An error with its causes.
+    fn from(error: &(dyn Error + 'static)) -> Self {
+        let (mut why, mut certificate) = (String::new(), false);
+        let mut next = Some(error);
+        while let Some(cause) = next {
+            let text = cause.to_string();
+            if !why.contains(&text) {
+                why = if why.is_empty() { text } else { format!("{why}: {text}") };
+            }
+            certificate |= is_tls(cause);
+            let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            next = match inner {
+                Some(inner) => Some(inner),
+                None => cause.source(),
+            };
+        }
+        Self { why, certificate }
+    }
+}
+
+fn is_tls(cause: &(dyn Error + 'static)) -> bool {
+    matches!(
+        cause.downcast_ref::<rustls::Error>(),
+        Some(rustls::Error::AlertReceived(_) | rustls::Error::InvalidCertificate(_))
+    )
+}
 
 impl Admin {
     /// A client of `nodes` (`host:port`, `https://` allowed) that shows `credentials`.
@@ -70,7 +108,7 @@ impl Admin {
     }
 
     async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, Failure> {
-        let mut tried = Vec::new();
+        let (mut tried, mut certificates) = (Vec::new(), 0);
         for node in &self.nodes {
             match self.exchange(node, &method, path, body.clone()).await {
                 Ok((status, answer)) if status.is_success() => {
@@ -82,8 +120,20 @@ impl Admin {
                     tried.push(format!("{node}: {}", words(status, &answer)));
                 }
                 Ok((status, answer)) => return Err(refused(status, &answer)),
-                Err(Elsewhere(why)) => tried.push(format!("{node}: {why}")),
+                Err(Elsewhere { why, certificate }) => {
+                    certificates += usize::from(certificate);
+                    tried.push(format!("{node}: {why}"));
+                }
             }
+        }
+        if certificates > 0 && certificates == tried.len() {
+            let what = format!(
+                "central and this command do not accept each other's certificates\n  {}",
+                tried.join("\n  ")
+            );
+            return Err(Failure::new(Exit::Refused, what).mend(
+                "look at the certificate with `portolan pki show`; make an operator's, of this mesh, with `portolan pki issue --role operator`",
+            ));
         }
         let what = format!("no central node could answer\n  {}", tried.join("\n  "));
         Err(Failure::new(Exit::Unreachable, what)
@@ -112,9 +162,9 @@ impl Admin {
             let (head, body) = sender.send_request(request).await?.into_parts();
             let body = Limited::new(body, LARGEST).collect().await?.to_bytes();
             drop(connection);
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((head.status, body))
+            Ok::<_, Box<dyn Error + Send + Sync>>((head.status, body))
         };
-        self.host.timeout(ANSWER, exchange).await.map_err(late)?.map_err(|error| Elsewhere(error.to_string()))
+        self.host.timeout(ANSWER, exchange).await.map_err(late)?.map_err(|error| Elsewhere::from(&*error))
     }
 
     async fn connect(
@@ -122,15 +172,15 @@ impl Admin {
         node: &str,
     ) -> Result<tokio_rustls::client::TlsStream<seam::ByteStream>, Elsewhere> {
         let parts = node.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-        let (host, port) = parts.ok_or_else(|| Elsewhere("is not HOST:PORT".to_owned()))?;
-        let stream = self.host.connect(host, port).await.map_err(|error| Elsewhere(error.to_string()))?;
-        let name = ServerName::try_from(tls::SERVER_NAME).map_err(|error| Elsewhere(error.to_string()))?;
-        self.tls.connect(name, stream).await.map_err(|error| Elsewhere(error.to_string()))
+        let (host, port) = parts.ok_or_else(|| Elsewhere::new("is not HOST:PORT"))?;
+        let stream = self.host.connect(host, port).await.map_err(|error| Elsewhere::from(&error))?;
+        let name = ServerName::try_from(tls::SERVER_NAME).map_err(|error| Elsewhere::from(&error))?;
+        self.tls.connect(name, stream).await.map_err(|error| Elsewhere::from(&error))
     }
 }
 
 fn late(_late: seam::Late) -> Elsewhere {
-    Elsewhere("did not answer in time".to_owned())
+    Elsewhere::new("did not answer in time")
 }
 
 fn refused(status: StatusCode, answer: &[u8]) -> Failure {

@@ -114,9 +114,15 @@ fn resolve(reach: &Reach) -> Result<(Vec<String>, std::path::PathBuf), Failure> 
 }
 
 async fn load(host: &Host, dir: &Path) -> Result<Credentials, Failure> {
-    Credentials::load(host, dir).await.map_err(|error| {
-        Failure::failed(error).mend("make credentials with `portolan pki issue --role operator`")
-    })
+    const MEND: &str = "make credentials with `portolan pki issue --role operator`";
+    let credentials =
+        Credentials::load(host, dir).await.map_err(|error| Failure::failed(error).mend(MEND))?;
+    let identity = credentials.identity();
+    if identity.role != base::Role::Operator {
+        let what = format!("{} holds the certificate of {identity}, who is no operator", dir.display());
+        return Err(Failure::new(Exit::Refused, what).mend(MEND));
+    }
+    Ok(credentials)
 }
 
 /// Writes an answer for programs.

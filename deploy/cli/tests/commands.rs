@@ -67,6 +67,13 @@ fn exit_codes_tell_scripts_what_went_wrong() {
     assert_eq!(in_pki(&["pki", "init", "--mesh"], Path::new("demo")).0, Some(0));
     assert_eq!(in_pki(&issue, &operator).0, Some(0));
 
+    let edge = dir.path().join("edge");
+    let issue = ["pki", "issue", "--role", "edge", "--region", "eu", "--node", "e", "--out"];
+    assert_eq!(in_pki(&issue, &edge).0, Some(0));
+    let (code, said) = portolan(&["status", "--admin", "127.0.0.1:1", "--credentials"], Some(&edge));
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("who is no operator"), "{said}");
+
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let (code, said) = portolan(&["status", "--admin", &nobody, "--credentials"], Some(&operator));
     assert_eq!(code, Some(4), "{said}");
