@@ -30,8 +30,8 @@ pub(crate) enum Level {
 pub(crate) enum Denied {
     /// A limit, and when it lets the call pass.
     Limit(Level, Refused),
-    /// A budget does not pay, and which one when it is one of several.
-    Budget(Refusal, Option<Budget>),
+    /// A budget does not pay: which one, when it is one of several, and what the call may need of it at most.
+    Budget(Refusal, Option<(Budget, Amount)>),
 }
 
 /// A place behind a gate; given back on drop.
@@ -113,9 +113,12 @@ pub(crate) async fn admit(
     };
     let asks = route.asks().to_vec();
     let hold = purse.hold(arrival.request, payer, &asks).await.map_err(|refusal| {
-        let budget = budget(&refusal);
-        let budget = budget.and_then(|id| principal.budgets.iter().find(|budget| budget.id == id).cloned());
-        Denied::Budget(refusal, budget)
+        let short = budget(&refusal).and_then(|id| {
+            let budget = principal.budgets.iter().find(|budget| budget.id == id)?;
+            let (_budget, most) = asks.iter().find(|(asked, _most)| *asked == id)?;
+            Some((budget.clone(), *most))
+        });
+        Denied::Budget(refusal, short)
     })?;
     Ok(Permit { hold: Some(hold), asks, _tenant: tenant, _key: key })
 }

@@ -33,6 +33,27 @@ fn a_rate_says_when_and_rounds_up() {
 
 #[tokio::test]
 async fn an_exhausted_budget_says_which_how_much_and_until_when() {
+    let text = exceeded(2_000_000_000, 1).await;
+    for part in ["acme-day", "$2.00 a day", "is exhausted: $2.00 are spent", "2025-12-01 00:00:00 UTC"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_too_large_for_what_is_left_is_told_both_and_the_mend_and_not_that_all_is_spent() {
+    let text = exceeded(1_500_000_000, 700_000_000).await;
+    for part in ["up to $0.70", "of which $0.50 are left", "smaller `max_tokens` or a shorter prompt"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let held = exceeded(1_500_000_000, 400_000_000).await;
+    for part in ["up to $0.40", "$1.50 are spent, and calls in progress hold"] {
+        assert!(held.contains(part), "{part} is not in {held}");
+    }
+    assert!(!text.contains("exhausted") && !held.contains("exhausted"), "{text} {held}");
+}
+
+/// What a caller is told whose call may need up to `most` of a budget of two dollars.
+async fn exceeded(spent: u64, most: u64) -> String {
     let budget = Budget {
         id: BudgetId(7),
         name: "acme-day".parse().unwrap(),
@@ -42,20 +63,13 @@ async fn an_exhausted_budget_says_which_how_much_and_until_when() {
         limit: Amount(2_000_000_000),
         horizon_ms: 60_000,
     };
-    let refusal = Refusal::Exceeded {
-        budget: BudgetId(7),
-        limit: Amount(2_000_000_000),
-        spent: Amount(1_500_000_000),
-        waited: true,
-    };
+    let (limit, spent) = (budget.limit, Amount(spent));
+    let refusal = Refusal::Exceeded { budget: budget.id, limit, spent, waited: true };
     let noon = WallMs::from_millis(1_764_504_000_000);
-    let response = Denied::Budget(refusal, Some(budget)).told(Mono::ZERO, noon).response();
+    let denied = Denied::Budget(refusal, Some((budget, Amount(most))));
+    let response = denied.told(Mono::ZERO, noon).response();
     assert_eq!((response.status().as_u16(), response.headers().get(RETRY_AFTER)), (402, None));
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let text = String::from_utf8(body.to_vec()).unwrap();
-    for part in ["acme-day", "$2.00 a day", "$1.50 are spent", "2025-12-01 00:00:00 UTC"] {
-        assert!(text.contains(part), "{part} is not in {text}");
-    }
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::{Amount, Code, Mono, WallMs};
+use base::{Amount, Code, Mono, Unit, WallMs};
 use edge_core::limits::Refused;
 use wire::catalog::{Budget, Window};
 
@@ -150,7 +150,7 @@ impl Denied {
     pub(crate) fn told(self, now: Mono, wall: WallMs) -> Rejection {
         match self {
             Self::Limit(level, refused) => limited(level, refused, now),
-            Self::Budget(refusal, budget) => unpaid(&refusal, budget.as_ref(), wall),
+            Self::Budget(refusal, short) => unpaid(&refusal, short.as_ref(), wall),
         }
     }
 }
@@ -184,11 +184,11 @@ fn limited(level: Level, refused: Refused, now: Mono) -> Rejection {
     }
 }
 
-fn unpaid(refusal: &Refusal, budget: Option<&Budget>, wall: WallMs) -> Rejection {
-    let name = budget.map_or("of this call", |budget| budget.name.as_str());
+fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> Rejection {
+    let name = short.map_or("of this call", |(budget, _most)| budget.name.as_str());
     match refusal {
         Refusal::Exceeded { limit, spent, .. } => {
-            Rejection::new(Code::BudgetExceeded, exceeded(name, budget, *limit, *spent, wall))
+            Rejection::new(Code::BudgetExceeded, exceeded(short, *limit, *spent, wall))
         }
         Refusal::Unavailable { .. } => Rejection::new(
             Code::BudgetUnavailable,
@@ -212,9 +212,11 @@ fn unpaid(refusal: &Refusal, budget: Option<&Budget>, wall: WallMs) -> Rejection
     }
 }
 
-fn exceeded(name: &str, budget: Option<&Budget>, limit: Amount, spent: Amount, wall: WallMs) -> String {
-    let Some(budget) = budget else { return format!("The budget {name} is exhausted.") };
-    let (limit, spent) = (budget.unit.show(limit), budget.unit.show(spent));
+/// Whether nothing is left, the call alone is too large for what is left, or others hold it: each has another mend.
+fn exceeded(short: Option<&(Budget, Amount)>, limit: Amount, spent: Amount, wall: WallMs) -> String {
+    let Some((budget, most)) = short else { return "A budget of this call is exhausted.".to_owned() };
+    let (name, left) = (&budget.name, limit.saturating_sub(spent));
+    let show = |amount| budget.unit.show(amount);
     let reset = match budget.window.end(budget.window.at(wall)) {
         Some(end) => format!("It starts anew at {} UTC.", utc(end)),
         None => "It does not start anew.".to_owned(),
@@ -225,8 +227,24 @@ fn exceeded(name: &str, budget: Option<&Budget>, limit: Amount, spent: Amount, w
         Window::Month => "a month",
         Window::Total => "in total",
     };
+    let (limit, spent) = (show(limit), show(spent));
+    if left == Amount::ZERO {
+        return format!("The budget {name} ({limit} {span}) is exhausted: {spent} are spent. {reset}");
+    }
+    let most_shown = show(*most);
+    let mend = "a smaller `max_tokens` or a shorter prompt";
+    let smaller = match budget.unit {
+        Unit::Requests => String::new(),
+        Unit::Tokens | Unit::NanoUsd => format!(", or with {mend}"),
+    };
+    if left < *most {
+        return format!(
+            "This call may need up to {most_shown} of the budget {name} ({limit} {span}), of which {} are left. Send {mend}. {reset}",
+            show(left)
+        );
+    }
     format!(
-        "The budget {name} ({limit} {span}) is exhausted: {spent} are spent and the rest is held by other calls or too little for this one. {reset}"
+        "This call may need up to {most_shown} of the budget {name} ({limit} {span}): {spent} are spent, and calls in progress hold too much of the rest. Send it again when some have ended{smaller}. {reset}"
     )
 }
 

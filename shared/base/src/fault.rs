@@ -97,7 +97,8 @@ codes! {
     ContextTooLong = "context_too_long", 400, Caller, No;
     /// The provider's filter refused.
     ContentFiltered = "content_filtered", 400, Caller, No;
-    /// A strict budget is exhausted; waiting for a retry does not help before its reset.
+    /// A strict budget is exhausted until its reset, or what is left of it is less than this call may need at most; the
+    /// message says which.
     BudgetExceeded = "budget_exceeded", 402, Operator, No;
     /// A strict budget could not be asked; nothing was spent.
     BudgetUnavailable = "budget_unavailable", 503, Mesh, No;
