@@ -4,7 +4,7 @@
 //! amount. Limits are this node's own and work without central; budgets are asked last, since what they hold others
 //! cannot spend.
 
-use base::{Amount, BudgetId, Mono};
+use base::{Amount, BudgetId, Mono, Name};
 use edge_core::limits::Refused;
 use wire::catalog::Budget;
 
@@ -32,6 +32,32 @@ pub(crate) enum Denied {
     Limit(Level, Refused),
     /// A budget does not pay: which one, when it is one of several, and what the call may need of it at most.
     Budget(Refusal, Option<(Budget, Amount)>),
+}
+
+impl Denied {
+    /// The budget that does not pay.
+    pub(crate) fn budget(&self) -> Option<Name> {
+        match self {
+            Self::Budget(_why, Some((budget, _most))) => Some(budget.name.clone()),
+            Self::Budget(_, None) | Self::Limit(..) => None,
+        }
+    }
+
+    /// The limit that does not let the call pass, as records name it.
+    pub(crate) fn limit(&self) -> Option<String> {
+        let Self::Limit(level, refused) = self else { return None };
+        let whose = match level {
+            Level::Node => "node",
+            Level::Tenant => "tenant",
+            Level::Key => "key",
+        };
+        let which = match refused {
+            Refused::Rate(_when) => "requests_per_s",
+            Refused::Concurrency => "concurrency",
+            Refused::Streams => "streams",
+        };
+        Some(format!("{whose}.{which}"))
+    }
 }
 
 /// A place behind a gate; given back on drop.

@@ -23,12 +23,13 @@ use crate::ingress::{self, Answer, Arrival, Flows, Upload, Via, Wanted};
 use crate::metrics::Counters;
 use crate::pages;
 use crate::purse::Purse;
-use crate::record;
+use crate::record::{self, Known};
 use crate::rejection::Rejection;
 use crate::relay;
 use crate::routing::{self, Route};
 use crate::settle::{Account, Times};
 use crate::snapshot::{SharedGate, Snapshots};
+use crate::spans;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -128,18 +129,19 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
     // Who calls: before anything of the body is read, so that nobody unknown sends much.
     let caller = match identity::identify(&arrival.headers, &edge.snapshots, host.now()) {
         Ok(caller) => caller,
-        Err(unknown) => return Err(refused(edge, &arrival, None, unknown.into())),
+        Err(unknown) => return Err(refused(edge, &arrival, None, &Known::default(), unknown.into())),
     };
     let identified = Some(host.now());
-    let mut entering = Entering { edge, arrival: &mut arrival, caller: &caller, decided: false };
+    let known = Known { identified, ..Known::default() };
+    let mut entering = Entering { edge, arrival: &mut arrival, caller: &caller, known, decided: false };
     let admitted = entering.admitted(body).await;
     entering.decided = true;
+    let known = std::mem::take(&mut entering.known);
     drop(entering);
     let (call, route, permit) = match admitted {
         Ok(admitted) => admitted,
         Err(rejection) => {
-            let times = Times { identified, ..Times::default() };
-            return Err(refused(edge, &arrival, Some((&caller, &times)), rejection));
+            return Err(refused(edge, &arrival, Some(&caller), &known, rejection));
         }
     };
     // From here on the call owes a receipt, whatever becomes of it.
@@ -164,25 +166,32 @@ struct Entering<'a> {
     edge: &'a Edge,
     arrival: &'a mut Arrival,
     caller: &'a identity::Caller,
+    known: Known,
     decided: bool,
 }
 
 impl Entering<'_> {
     async fn admitted(&mut self, body: Upload) -> Result<(Call, Route, Permit), Rejection> {
-        let Self { edge, arrival, caller, .. } = self;
+        let Self { edge, arrival, caller, known, .. } = self;
         let (host, guard) = (&edge.host, &edge.guard);
         // What is asked: the body, whole and within bounds.
         convert::readable(&arrival.headers)?;
         let announced =
             arrival.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = body.read(host, announced, guard.body_bytes, guard.body_time).await?;
+        known.bytes_in = body.len() as u64;
         let call = convert::read(arrival.operation, body)?;
+        (known.asked, known.stream) = (call.model().parse().ok(), call.stream());
         // Where it may go, and what it can cost there at most.
-        let route = routing::route(caller, &call, &edge.region, edge.dice.draw())?;
+        let route = routing::route(caller, &call, &edge.region, edge.dice.draw())
+            .inspect_err(|no_route| known.budget = no_route.budget().cloned())?;
         // Whether it may be made now: limits, then budgets.
         let admitted = admission::admit(arrival, caller, &route, &edge.purse, host.now()).await;
         edge.metrics.admitted(&admitted);
-        let permit = admitted.map_err(|denied| denied.told(host.now(), host.wall()))?;
+        let permit = admitted.map_err(|denied| {
+            (known.budget, known.limit) = (denied.budget(), denied.limit());
+            denied.told(host.now(), host.wall())
+        })?;
         Ok((call, route, permit))
     }
 }
@@ -191,7 +200,7 @@ impl Drop for Entering<'_> {
     fn drop(&mut self) {
         if !self.decided {
             let gone = Code::CallerGone;
-            record::refused(self.edge, self.arrival, Some(self.caller), gone, gone.status());
+            ended(self.edge, self.arrival, Some(self.caller), &self.known, (gone, gone.status()));
         }
     }
 }
@@ -207,15 +216,23 @@ async fn dispatch(edge: Arc<Edge>, call: Call, mut route: Route, mut account: Ac
     (dispatched, account)
 }
 
-/// A call that was not admitted is recorded, and told of when it may be.
+/// A call that was not admitted is recorded, counted and traced, and told of when it may be.
 fn refused(
     edge: &Edge,
     arrival: &Arrival,
-    known: Option<(&identity::Caller, &Times)>,
+    caller: Option<&identity::Caller>,
+    known: &Known,
     rejection: Rejection,
 ) -> Rejection {
-    let caller = known.map(|(caller, _times)| caller);
-    record::refused(edge, arrival, caller, rejection.code(), rejection.status());
-    let told = known.and_then(|(caller, times)| debug::refused(edge, arrival, caller, times));
+    ended(edge, arrival, caller, known, (rejection.code(), rejection.status()));
+    let times = Times { identified: known.identified, ..Times::default() };
+    let told = caller.and_then(|caller| debug::refused(edge, arrival, caller, &times));
     rejection.debugged(told)
+}
+
+/// What operators see of a call that was not admitted.
+fn ended(edge: &Edge, arrival: &Arrival, caller: Option<&identity::Caller>, known: &Known, end: (Code, u16)) {
+    record::refused(edge, arrival, caller, known, end);
+    spans::refused(edge, arrival, known, end);
+    edge.metrics.refused(arrival.operation, caller, known, record::outcome(end.0));
 }

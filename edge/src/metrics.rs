@@ -9,10 +9,13 @@ use edge_core::plan::Path;
 use egress::Failed;
 use telemetry::metrics::{EdgeMetrics, ModelMetrics, Path as Route, TenantMetrics};
 use wire::catalog::{Catalog, Operation};
+use wire::ledger::Outcome;
 
 use crate::admission::{Denied, Permit};
 use crate::call::Edge;
+use crate::identity::Caller;
 use crate::purse::Refusal;
+use crate::record::Known;
 use crate::settle::Closed;
 
 /// An edge's counters.
@@ -25,6 +28,8 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 struct Handles {
     models: BTreeMap<ModelName, [ModelMetrics; 2]>,
+    /// Of calls that came to no model.
+    nowhere: Option<[ModelMetrics; 2]>,
     tenants: BTreeMap<TenantName, TenantMetrics>,
 }
 
@@ -47,6 +52,7 @@ impl Counters {
             models: models
                 .map(|name| (name.clone(), both.map(|operation| self.edge.model(name, operation))))
                 .collect(),
+            nowhere: Some(both.map(|operation| self.edge.no_model(operation))),
             tenants: tenants.map(|name| (name.clone(), self.edge.tenant(name))).collect(),
         }));
     }
@@ -101,6 +107,21 @@ impl Counters {
         }
     }
 
+    /// A call was not admitted, or its caller left before.
+    pub(crate) fn refused(
+        &self,
+        operation: Operation,
+        caller: Option<&Caller>,
+        known: &Known,
+        outcome: Outcome,
+    ) {
+        let handles = self.handles.load();
+        handles.refused(known.asked.as_ref(), operation, outcome);
+        if let Some(tenant) = caller.and_then(|caller| handles.tenants.get(&caller.principal().tenant)) {
+            tenant.refused(outcome);
+        }
+    }
+
     /// A call's account was closed.
     pub(crate) fn closed(&self, closed: &Closed<'_>) {
         let (open, receipt) = (closed.open, closed.receipt);
@@ -109,15 +130,37 @@ impl Counters {
             tenant.ended(receipt.outcome, receipt.usage, receipt.cost);
         }
         let attempted = open.attempt.as_ref().map(|(attempt, _)| &attempt.candidate.model.name);
-        let Some([chat, embeddings]) = attempted.and_then(|model| handles.models.get(model)) else { return };
-        let model = match open.arrival.operation {
-            Operation::Chat => chat,
-            Operation::Embeddings => embeddings,
+        let operation = open.arrival.operation;
+        let Some(model) = attempted.and_then(|model| handles.model(model, operation)) else {
+            handles.refused(open.asked.as_ref(), operation, receipt.outcome);
+            return;
         };
         let started = open.arrival.started;
         let first_byte = open.times.first_byte.map(|at| at.since(started));
         model.ended(receipt.outcome, closed.ended.since(started), first_byte, open.times.longest_gap);
         model.settled(receipt.usage, receipt.cost);
+    }
+}
+
+impl Handles {
+    fn model(&self, model: &ModelName, operation: Operation) -> Option<&ModelMetrics> {
+        self.models.get(model).map(|both| of(both, operation))
+    }
+
+    /// A call came to no attempt. Names that callers make up become no labels.
+    fn refused(&self, asked: Option<&ModelName>, operation: Operation, outcome: Outcome) {
+        let model = asked.and_then(|model| self.model(model, operation));
+        let nowhere = self.nowhere.as_ref().map(|both| of(both, operation));
+        if let Some(model) = model.or(nowhere) {
+            model.refused(outcome);
+        }
+    }
+}
+
+const fn of([chat, embeddings]: &[ModelMetrics; 2], operation: Operation) -> &ModelMetrics {
+    match operation {
+        Operation::Chat => chat,
+        Operation::Embeddings => embeddings,
     }
 }
 

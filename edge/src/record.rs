@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::{Code, Mono, NanoUsd};
+use base::{Code, ModelName, Mono, Name, NanoUsd};
 use edge_core::plan::Path;
 use telemetry::record::{Attempt, CallRecord, Principal};
 use wire::ledger::{Outcome, Usage};
@@ -56,15 +56,49 @@ pub(crate) fn keep(edge: &Edge, closed: &Closed<'_>) {
     });
 }
 
+/// What is known of a call that was not admitted.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// When its caller was.
+    pub(crate) identified: Option<Mono>,
+    pub(crate) asked: Option<ModelName>,
+    pub(crate) stream: bool,
+    pub(crate) bytes_in: u64,
+    /// The budget that refused it.
+    pub(crate) budget: Option<Name>,
+    /// The limit that did.
+    pub(crate) limit: Option<String>,
+}
+
 /// Keeps the record of a call that was never admitted.
-pub(crate) fn refused(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>, code: Code, status: u16) {
+pub(crate) fn refused(
+    edge: &Edge,
+    arrival: &Arrival,
+    caller: Option<&Caller>,
+    known: &Known,
+    (code, status): (Code, u16),
+) {
     if !edge.recorder.is_on() {
         return;
     }
-    let total_us = micros(edge.host.now().since(arrival.started));
-    let outcome = if code == Code::CallerGone { Outcome::CallerGone } else { Outcome::Failed };
-    let code = Some(code);
-    edge.recorder.keep(CallRecord { status, outcome, code, total_us, ..blank(edge, arrival, caller) });
+    edge.recorder.keep(CallRecord {
+        asked: known.asked.clone(),
+        stream: known.stream,
+        status,
+        outcome: outcome(code),
+        code: Some(code),
+        budget: known.budget.clone(),
+        limit: known.limit.clone(),
+        identified_us: known.identified.map(|at| micros(at.since(arrival.started))),
+        total_us: micros(edge.host.now().since(arrival.started)),
+        bytes_in: known.bytes_in,
+        ..blank(edge, arrival, caller)
+    });
+}
+
+/// How a call that was not admitted ended.
+pub(crate) fn outcome(code: Code) -> Outcome {
+    if code == Code::CallerGone { Outcome::CallerGone } else { Outcome::Failed }
 }
 
 fn blank(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>) -> CallRecord {
@@ -89,6 +123,8 @@ fn blank(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>) -> CallRecord 
         status: 0,
         outcome: Outcome::Failed,
         code: None,
+        budget: None,
+        limit: None,
         identified_us: None,
         admitted_us: None,
         head_us: None,

@@ -37,6 +37,16 @@ pub(crate) enum NoRoute {
     Unbounded(Name),
 }
 
+impl NoRoute {
+    /// The budget that refused.
+    pub(crate) const fn budget(&self) -> Option<&Name> {
+        match self {
+            Self::Unbounded(budget) => Some(budget),
+            Self::Unknown | Self::Forbidden | Self::Unsupported(_) => None,
+        }
+    }
+}
+
 /// The walk of one call, and what its budgets must hold.
 #[derive(Debug)]
 pub(crate) struct Route {

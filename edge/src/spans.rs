@@ -6,6 +6,8 @@ use edge_core::plan::Path;
 use telemetry::trace::{Side, Span};
 
 use crate::call::Edge;
+use crate::ingress::Arrival;
+use crate::record::Known;
 use crate::settle::{Closed, Open};
 
 /// A call is over.
@@ -33,6 +35,29 @@ pub(crate) fn call(edge: &Edge, closed: &Closed<'_>) {
         ended: closed.ended,
         attributes,
         error: receipt.code.map(Code::as_str),
+    });
+}
+
+/// A call is over that was not admitted.
+pub(crate) fn refused(edge: &Edge, arrival: &Arrival, known: &Known, (code, status): (Code, u16)) {
+    if !edge.tracer.traces(arrival.trace) {
+        return;
+    }
+    let mut attributes = vec![
+        ("gen_ai.operation.name", arrival.operation.as_str().into()),
+        ("http.response.status_code", i64::from(status).into()),
+        ("portolan.request_id", arrival.request.to_string().into()),
+    ];
+    attributes.extend(known.asked.as_ref().map(|name| ("gen_ai.request.model", name.to_string().into())));
+    edge.tracer.finish(Span {
+        context: arrival.trace,
+        parent: arrival.parent,
+        name: arrival.operation.as_str(),
+        side: Side::Server,
+        begun: arrival.started,
+        ended: edge.host.now(),
+        attributes,
+        error: Some(code.as_str()),
     });
 }
 

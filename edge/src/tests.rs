@@ -10,6 +10,7 @@ mod lifecycle;
 mod limits;
 mod peering;
 mod pressure;
+mod refusals;
 mod server;
 mod serving;
 mod usage;

@@ -60,6 +60,13 @@ async fn every_path_joins_caller_edge_serving_node_and_upstream() {
         "{relayed:#?}"
     );
     assert!(central.starts_with("central-") && relayed[1].fact("portolan.path") == "relay", "{relayed:#?}");
+
+    let refused = world.refused("eu", 4).await;
+    assert_eq!(tree(std::slice::from_ref(&refused)), ["chat Server edge-eu"]);
+    assert_eq!(
+        (refused.fact("gen_ai.request.model"), refused.fact("portolan.request_id").is_empty()),
+        ("nonsense", false)
+    );
 }
 
 fn models(upstream: &str) -> String {
@@ -100,15 +107,14 @@ impl World {
         let traceparent = format!("00-{trace}-{CALLER}-01");
         let ask = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]}).to_string();
         let asking = Box::pin(async {
-            loop {
-                let mut request = post("/v1/chat/completions", &self.key, ask.clone());
-                request.headers_mut().insert("traceparent", traceparent.parse().unwrap());
-                let answer = self.mesh.client().ask(&self.mesh.url(region), request).await.unwrap();
-                // The edge may not have heard of the model yet; such a call has no span.
-                if answer.status != 404 && answer.status != 401 {
-                    break assert_eq!(answer.status, 200, "{answer:?}");
-                }
-            }
+            let (client, url) = (self.mesh.client(), self.mesh.url(region));
+            // The edge may not have heard of the model yet.
+            let untraced = || post("/v1/chat/completions", &self.key, ask.clone());
+            while matches!(client.ask(&url, untraced()).await.unwrap().status.as_u16(), 401 | 404) {}
+            let mut request = untraced();
+            request.headers_mut().insert("traceparent", traceparent.parse().unwrap());
+            let answer = client.ask(&url, request).await.unwrap();
+            assert_eq!(answer.status, 200, "{answer:?}");
         });
         self.host.timeout(Duration::from_secs(20), asking).await.unwrap();
         let sent = self
@@ -130,6 +136,25 @@ impl World {
         };
         let line = self.host.timeout(Duration::from_secs(20), arriving).await;
         line.unwrap_or_else(|_late| panic!("the spans do not join to {last}: {:#?}", self.seen(&trace)))
+    }
+
+    /// Makes a call of trace `number` that is refused before it is admitted, and gives its only span.
+    async fn refused(&self, region: &str, number: u64) -> Seen {
+        let trace = format!("4bf92f3577b34da6a3ce929d0e0e{number:04}");
+        let ask = json!({"model": "nonsense", "messages": [{"role": "user", "content": "hi"}]}).to_string();
+        let mut request = post("/v1/chat/completions", &self.key, ask);
+        request.headers_mut().insert("traceparent", format!("00-{trace}-{CALLER}-01").parse().unwrap());
+        let answer = self.mesh.client().ask(&self.mesh.url(region), request).await.unwrap();
+        assert_eq!(answer.status, 404, "{answer:?}");
+        let arriving = async {
+            loop {
+                match line(&self.seen(&trace)) {
+                    Some(mut line) => return line.remove(0),
+                    None => self.host.sleep(Duration::from_millis(20)).await,
+                }
+            }
+        };
+        self.host.timeout(Duration::from_secs(20), arriving).await.unwrap()
     }
 
     fn seen(&self, trace: &str) -> Vec<Seen> {

@@ -43,7 +43,7 @@ pub struct CallRecord {
     pub http: &'static str,
     /// What was asked to be done; absent when the path was unknown.
     pub operation: Option<Operation>,
-    /// The name asked for, when it exists.
+    /// The name asked for; absent when the body was not read so far or holds none.
     pub asked: Option<ModelName>,
     /// The physical model of the last attempt.
     pub model: Option<ModelName>,
@@ -60,6 +60,10 @@ pub struct CallRecord {
     /// Why, when it did not end well.
     #[serde(serialize_with = "attempt::stable")]
     pub code: Option<Code>,
+    /// The budget that refused it.
+    pub budget: Option<Name>,
+    /// The limit that refused it: whose, `node`, `tenant` or `key`, and which, such as `key.requests_per_s`.
+    pub limit: Option<String>,
     /// Until identity was known.
     pub identified_us: Option<u32>,
     /// Until limits and budgets admitted it.
@@ -359,6 +363,8 @@ mod tests {
             status: 200,
             outcome: Outcome::Complete,
             code: None,
+            budget: None,
+            limit: None,
             identified_us: None,
             admitted_us: None,
             head_us: None,

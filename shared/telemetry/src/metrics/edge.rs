@@ -18,6 +18,9 @@ use crate::names;
 type Labels<const N: usize> = [(&'static str, String); N];
 type Seconds = Family<Labels<1>, Histogram, fn() -> Histogram>;
 
+/// Stands for the model where there is none; no model can have that name.
+const NO_MODEL: &str = "(none)";
+
 const OUTCOMES: [(Outcome, &str); 5] = [
     (Outcome::Complete, "complete"),
     (Outcome::CallerGone, "caller_gone"),
@@ -185,7 +188,17 @@ impl EdgeMetrics {
     /// Handles for one model and operation; resolve them when configuration changes.
     #[must_use]
     pub fn model(&self, model: &ModelName, operation: Operation) -> ModelMetrics {
-        let name = || model.as_str().to_owned();
+        self.named(model.as_str(), operation)
+    }
+
+    /// Handles for calls that came to no model that is configured.
+    #[must_use]
+    pub fn no_model(&self, operation: Operation) -> ModelMetrics {
+        self.named(NO_MODEL, operation)
+    }
+
+    fn named(&self, model: &str, operation: Operation) -> ModelMetrics {
+        let name = || model.to_owned();
         let one = || [("model", name())];
         let calls = OUTCOMES.map(|(outcome, text)| {
             let labels = [
@@ -308,6 +321,11 @@ impl ModelMetrics {
         }
     }
 
+    /// A call was refused, or left by its caller, before its first attempt: it says nothing of the model's times.
+    pub fn refused(&self, outcome: Outcome) {
+        count(&self.calls, outcome);
+    }
+
     /// A call was settled.
     pub fn settled(&self, usage: Usage, cost: NanoUsd) {
         self.input.inc_by(usage.input.0);
@@ -326,6 +344,11 @@ pub struct TenantMetrics {
 }
 
 impl TenantMetrics {
+    /// A call was refused, or left by its caller, before it was admitted.
+    pub fn refused(&self, outcome: Outcome) {
+        count(&self.calls, outcome);
+    }
+
     /// A call ended and was settled.
     pub fn ended(&self, outcome: Outcome, usage: Usage, cost: NanoUsd) {
         count(&self.calls, outcome);
