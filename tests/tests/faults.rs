@@ -6,13 +6,13 @@
 
 use std::fmt::Write as _;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use tests::client::{Answer, Client, get, post};
 use tests::configure::Story;
 use tests::faulty::{Fault, Faulty};
 use tests::mesh::Mesh;
 use tests::until::until;
-use tokio::task::JoinSet;
 
 /// How a call ends.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +71,12 @@ async fn every_fault_of_an_upstream_comes_to_the_same_end_by_every_path() {
         until(shown, served).await;
     }
 
-    let mut calls = JoinSet::new();
+    let mut calls = Vec::new();
     for (number, (fault, whole, streamed)) in TABLE.into_iter().enumerate() {
         for (path, _) in PATHS {
             for (kind, expected) in [("whole", whole), ("stream", streamed)] {
                 let (client, url, key) = (client.clone(), url.clone(), key.clone());
-                calls.spawn(async move {
+                calls.push(async move {
                     let model = format!("{path}-{number}-{kind}");
                     let answer = ask(&client, &url, &key, &model, kind == "stream").await;
                     wrong(&answer, fault, expected).map(|what| format!("{fault:?}, {path}, {kind}: {what}"))
@@ -84,7 +84,7 @@ async fn every_fault_of_an_upstream_comes_to_the_same_end_by_every_path() {
             }
         }
     }
-    let wrong: Vec<_> = calls.join_all().await.into_iter().flatten().collect();
+    let wrong: Vec<_> = join_all(calls).await.into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(faulty.left() > 0, "what never ends was left");
 }

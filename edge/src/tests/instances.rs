@@ -121,6 +121,7 @@ impl Pair {
                 let call = self.world.host.spawn("call", async move { caller.chat(CHAT).await });
                 let mut call = call.bound();
                 tokio::select! {
+                    biased;
                     () = self.sick.open(1) => return Some(call),
                     answered = &mut call => assert_eq!(answered.unwrap().status, 200),
                 }

@@ -84,6 +84,7 @@ impl Workers {
     }
 
     /// Plays what `next` gives until it gives nothing.
+    #[expect(clippy::disallowed_methods, reason = "a player stands outside of the worlds that it plays")]
     pub(super) fn work(
         self,
         words: &Words,
