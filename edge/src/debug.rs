@@ -61,7 +61,7 @@ fn of_call(edge: &Edge, account: &Account, tail: Option<&Tail>) -> Option<Vec<u8
         model: attempt.map(|attempt| attempt.candidate.model.name.as_str()),
         served_by: attempt.map(|attempt| record::served_by(&attempt.path)),
         attempts: open.attempts,
-        hops: hops.map(Attempt::from).collect(),
+        hops: open.told(hops).into_iter().map(Attempt::without_words).collect(),
         ..Told::new(edge, &open.arrival, &open.times)
     };
     serde_json::to_vec(&told).ok()

@@ -84,7 +84,10 @@ impl Dispatcher {
             let outbound = self.outbound(account, call, (&attempt, &bound), place)?;
             account.attempt(&attempt, bound);
             let begun = match self.send(&attempt.path, outbound, account).await {
-                Ok(reply) => begin::begin(reply, call.stream()).await,
+                Ok(mut reply) => {
+                    account.note(std::mem::take(&mut reply.notes));
+                    begin::begin(reply, call.stream()).await
+                }
                 Err(failed) => Err(failed),
             };
             let failed = match begun {
@@ -243,5 +246,6 @@ fn unreachable() -> Box<Failed> {
             reached_upstream: false,
             hops: Vec::new(),
         },
+        notes: Vec::new(),
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::{Code, ModelName, Mono, Name, NanoUsd};
 use edge_core::plan::Path;
-use telemetry::record::{Attempt, CallRecord, Principal};
+use telemetry::record::{CallRecord, Principal};
 use wire::ledger::{Outcome, Usage};
 
 use crate::call::Edge;
@@ -51,7 +51,7 @@ pub(crate) fn keep(edge: &Edge, closed: &Closed<'_>) {
         estimated: receipt.estimated,
         cost: receipt.cost,
         waited_for_credit: open.times.waited_for_credit,
-        hops: open.hops.iter().map(Attempt::from).collect(),
+        hops: open.told(open.hops.iter()),
         ..blank(edge, &open.arrival, Some(&open.caller))
     });
 }

@@ -16,7 +16,8 @@ use edge_core::bound::Bound;
 use edge_core::plan::Attempt;
 use egress::Failed;
 use http::HeaderMap;
-use wire::call::{Hop, Tail};
+use telemetry::record::Attempt as Told;
+use wire::call::{Hop, Note, Tail};
 use wire::ledger::{Outcome, Receipt};
 
 use crate::admission::Permit;
@@ -50,6 +51,8 @@ pub(crate) struct Open {
     trying: Option<Trying>,
     pub(crate) attempts: u16,
     pub(crate) hops: Vec<Hop>,
+    /// What upstreams said, each with its place among all hops.
+    notes: Vec<(usize, Note)>,
     pub(crate) status: u16,
     pub(crate) sent: Sent,
 }
@@ -104,6 +107,7 @@ impl Account {
             trying: None,
             attempts: 0,
             hops: Vec::new(),
+            notes: Vec::new(),
             status: 0,
             sent: Sent::default(),
         })))
@@ -135,8 +139,17 @@ impl Account {
         self.0.as_mut().map(|open| &mut open.hops)
     }
 
+    /// What upstreams said to the attempt in progress, whose hops are told later.
+    pub(crate) fn note(&mut self, notes: Vec<Note>) {
+        if let Some(open) = &mut self.0 {
+            let before = open.hops.len();
+            open.notes.extend(notes.into_iter().map(|note| (before + usize::from(note.hop), note)));
+        }
+    }
+
     /// The attempt in progress failed before its first byte.
     pub(crate) fn failed(&mut self, failed: &Failed) {
+        self.note(failed.notes.clone());
         if let Some(open) = &mut self.0 {
             open.tried(&failed.tail, open.edge.host.now());
             if let Some((attempt, _)) = &open.attempt {
@@ -213,6 +226,12 @@ impl Open {
         self.edge.metrics.closed(&closed);
         record::keep(&self.edge, &closed);
         spans::call(&self.edge, &closed);
+    }
+
+    /// Hops as operators read them, with what upstreams said.
+    pub(crate) fn told<'a>(&self, hops: impl Iterator<Item = &'a Hop>) -> Vec<Told> {
+        let note = |at: usize| self.notes.iter().find(|(hop, _note)| *hop == at).map(|(_hop, note)| note);
+        hops.enumerate().map(|(at, hop)| Told::new(hop, note(at))).collect()
     }
 
     fn receipt(&self, bill: &Bill, outcome: Outcome, code: Option<Code>) -> Receipt {

@@ -35,7 +35,7 @@ pub(crate) enum Rest {
 /// # Errors
 /// [`Failed`] when it broke off within that.
 pub(super) async fn begin(reply: Reply, stream: bool) -> Result<Begun, Box<Failed>> {
-    let Reply { status, headers, mut body } = reply;
+    let Reply { status, headers, mut body, notes: _noted } = reply;
     if let Some(start) = body.take_whole() {
         return Ok(Begun { status, headers, start, rest: Rest::Ended(body.tail()) });
     }
@@ -76,5 +76,6 @@ fn broke(tail: Tail) -> Box<Failed> {
         body: None,
         retry_after_ms: None,
     };
-    Box::new(Failed { failure, tail: Tail { outcome: Outcome::Failed, code: Some(code), ..tail } })
+    let tail = Tail { outcome: Outcome::Failed, code: Some(code), ..tail };
+    Box::new(Failed { failure, tail, notes: Vec::new() })
 }

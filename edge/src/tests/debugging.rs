@@ -33,7 +33,11 @@ async fn a_key_that_may_debug_is_told_hops_attempts_and_timings() {
 
 #[tokio::test]
 async fn a_failed_call_is_told_of_as_one_that_succeeds() {
-    let server = Server::start(&seam::Host::real(), Act::Fail(500, r#"{"error":{"message":"no"}}"#)).await;
+    let server = Server::start(
+        &seam::Host::real(),
+        Act::Fail(500, r#"{"error":{"message":"kaboom with sk-secret"}}"#),
+    )
+    .await;
     let world = World::start(&server.url, |_, _| {}).await;
     let caller = world.caller();
     for body in [CHAT, STREAM] {
@@ -44,7 +48,16 @@ async fn a_failed_call_is_told_of_as_one_that_succeeds() {
             (&told["hops"][0]["upstream"], &told["hops"][0]["code"]),
             (&"tiny-1".into(), &"upstream_error".into())
         );
+        assert_eq!((&told["hops"][0]["status"], told["hops"][0].get("message")), (&500.into(), None));
+        assert!(!failed.text().contains("kaboom"), "{}", failed.text());
         assert!(told["admitted_us"].is_u64(), "{told}");
+    }
+    for record in world.records(2).await {
+        let hop = &record["hops"][0];
+        assert_eq!(
+            (&hop["status"], &hop["code"], &hop["message"]),
+            (&500.into(), &"upstream_error".into(), &"kaboom with [redacted]".into())
+        );
     }
     let unknown = caller.over(Over::Plain1, caller.post(ASKED, CHAT.replace("tiny", "nonsense"))).await;
     let told = header(&unknown.headers).unwrap();

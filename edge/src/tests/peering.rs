@@ -103,6 +103,18 @@ async fn a_region_that_goes_away_mid_stream_leaves_its_hop() {
     assert_eq!(hops(&record), [("edge-here", "edge-there", json!("mesh_unreachable"))]);
 }
 
+#[tokio::test]
+async fn what_the_other_regions_model_server_said_stands_in_the_record_here() {
+    let pair = Pair::start(Act::Fail(500, r#"{"error":{"message":"kaboom"}}"#)).await;
+    let answer = pair.here.caller().chat(CHAT).await;
+    assert_eq!(answer.error(), (502, "upstream_error".to_owned()));
+    assert!(!answer.text().contains("kaboom"), "{}", answer.text());
+    let record = pair.here.records(1).await.remove(0);
+    let hop = &record["hops"][0];
+    assert_eq!((&hop["node"], &hop["status"]), (&"edge-there".into(), &500.into()), "{record}");
+    assert_eq!((&hop["code"], &hop["message"]), (&"upstream_error".into(), &"kaboom".into()), "{record}");
+}
+
 /// Who asked whom, and what came of it.
 fn hops(record: &Value) -> Vec<(&str, &str, Value)> {
     record["hops"].as_array().unwrap().iter().map(told).collect()

@@ -3,7 +3,7 @@
 use base::Code;
 use bytes::{Bytes, BytesMut};
 use mesh::{MeshError, Receiver, Sender};
-use wire::call::{CallHead, Failure, ReplyHead, Tail};
+use wire::call::{CallHead, Failure, Note, ReplyHead, Tail};
 use wire::frame::Kind;
 use wire::ledger::Outcome;
 
@@ -96,7 +96,8 @@ async fn reset(receiver: &mut Receiver) -> MeshError {
 }
 
 async fn pass_on(sender: &mut Sender, receiver: &mut Receiver, reply: Reply) -> Result<Tail, MeshError> {
-    let Reply { status, headers, mut body } = reply;
+    let Reply { status, headers, mut body, notes } = reply;
+    note(sender, &notes).await?;
     let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
     sender.send(Kind::REPLY_HEAD, &ReplyHead { status, headers: headers.collect() }).await?;
     let stopped = sender.stopped();
@@ -127,8 +128,14 @@ async fn pass_on(sender: &mut Sender, receiver: &mut Receiver, reply: Reply) -> 
 }
 
 async fn refuse(sender: &mut Sender, failed: Failed) -> Result<Tail, MeshError> {
+    note(sender, &failed.notes).await?;
     sender.send(Kind::FAILURE, &failed.failure).await?;
     Ok(failed.tail)
+}
+
+/// Tells what upstreams said to failed attempts, if any did.
+async fn note(sender: &mut Sender, notes: &[Note]) -> Result<(), MeshError> {
+    if notes.is_empty() { Ok(()) } else { sender.send(Kind::NOTES, notes).await }
 }
 
 async fn close(sender: &mut Sender, tail: &Tail) -> Result<(), MeshError> {
@@ -147,5 +154,5 @@ fn untouched(code: Code, message: &str, retry_after_ms: Option<u32>) -> Failed {
         reached_upstream: false,
         hops: Vec::new(),
     };
-    Failed { failure, tail }
+    Failed { failure, tail, notes: Vec::new() }
 }

@@ -12,6 +12,7 @@ use dialect::openai::{self, BadReply, Usage};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use http::{HeaderValue, Response};
 use hyper::body::Incoming;
+use telemetry::redact::redact;
 use telemetry::trace::{Context, Tracer};
 use upstream::{Fault, Health, Verdict, of_fault, of_status, retry_after};
 use wire::call::{CallHead, Hop};
@@ -28,6 +29,9 @@ use crate::{headers, request};
 
 /// Longest error body that is read, in bytes; callers get no more either.
 const MAX_ERROR: usize = 64 * 1024;
+
+/// Most characters of an upstream's words that records hold.
+const MAX_SAID: usize = 300;
 
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
@@ -70,6 +74,8 @@ pub(crate) struct Ended {
     pub(crate) verdict: Verdict,
     pub(crate) message: Cow<'static, str>,
     pub(crate) status: Option<u16>,
+    /// The upstream's words, for operators.
+    pub(crate) said: Box<str>,
     pub(crate) body: Option<Bytes>,
     pub(crate) wait: Option<Duration>,
     pub(crate) trial: Trial,
@@ -82,6 +88,7 @@ struct Miss {
     verdict: Verdict,
     message: Cow<'static, str>,
     status: Option<u16>,
+    said: Box<str>,
     body: Option<Bytes>,
     wait: Option<Duration>,
 }
@@ -120,7 +127,14 @@ impl Miss {
     /// Nothing was handed on yet: what broke off may be had elsewhere.
     fn fault(fault: Fault) -> Self {
         let fault = if fault == Fault::Cut { Fault::Closed } else { fault };
-        Self { verdict: of_fault(fault), message: words(fault).into(), status: None, body: None, wait: None }
+        Self {
+            verdict: of_fault(fault),
+            message: words(fault).into(),
+            status: None,
+            said: Box::default(),
+            body: None,
+            wait: None,
+        }
     }
 }
 
@@ -134,9 +148,9 @@ impl Attempt<'_> {
         let trial = trial.clone();
         match exchanged {
             Ok((status, headers, content)) => Ok(Answer { status, headers, content, trial }),
-            Err(Miss { verdict, message, status, body, wait }) => {
+            Err(Miss { verdict, message, status, said, body, wait }) => {
                 let reached = trial.connected.is_some();
-                Err(Box::new(Ended { verdict, message, status, body, wait, trial, reached }))
+                Err(Box::new(Ended { verdict, message, status, said, body, wait, trial, reached }))
             }
         }
     }
@@ -248,6 +262,7 @@ impl Attempt<'_> {
                 let said = events.said().unwrap_or_default().to_owned();
                 Err(Miss {
                     verdict,
+                    said: shown(&said),
                     message: explain(verdict.code, said),
                     status: None,
                     body: None,
@@ -301,8 +316,9 @@ impl Attempt<'_> {
             Err(BadReply::Error(error)) => {
                 let verdict = of_status(error.status.unwrap_or(500), error.meaning(), None)
                     .unwrap_or_else(|| of_fault(Fault::Malformed));
+                let said = shown(&error.message);
                 let message = explain(verdict.code, error.message);
-                Err(Miss { verdict, message, status: Some(200), body: None, wait: None })
+                Err(Miss { verdict, message, status: Some(200), said, body: None, wait: None })
             }
         }
     }
@@ -316,18 +332,25 @@ impl Attempt<'_> {
         let meaning = error.as_ref().and_then(openai::UpstreamError::meaning);
         let verdict = of_status(status, meaning, wait).unwrap_or_else(|| of_fault(Fault::Malformed));
         source.lease.judge(verdict.health);
-        let shown = error.is_some() && verdict.code.blame() == Blame::Caller;
-        let message = explain(verdict.code, error.map(|error| error.message).unwrap_or_default());
+        let theirs = error.is_some() && verdict.code.blame() == Blame::Caller;
+        let words = error.map(|error| error.message).unwrap_or_default();
+        let said = shown(&words);
+        let message = explain(verdict.code, words);
         let body = read.ok();
         if body.is_some() {
             source.finish();
         }
-        Miss { verdict, message, status: Some(status), body: body.filter(|_body| shown), wait }
+        Miss { verdict, message, status: Some(status), said, body: body.filter(|_body| theirs), wait }
     }
 
     fn now(&self) -> Mono {
         self.shared.host.now()
     }
+}
+
+/// An upstream's words as operators may see them.
+fn shown(words: &str) -> Box<str> {
+    redact(words, MAX_SAID).into()
 }
 
 async fn read_all(source: &mut Source, max: usize) -> Result<Bytes, Fault> {

@@ -1,7 +1,7 @@
 //! What a call comes to: an answer that begins, or a failure before its first byte. Both tell their attempts.
 
 use http::HeaderMap;
-use wire::call::{Failure, Tail};
+use wire::call::{Failure, Note, Tail};
 
 use crate::ReplyBody;
 
@@ -17,6 +17,8 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body.
     pub body: ReplyBody,
+    /// What upstreams said to the attempts before it.
+    pub notes: Vec<Note>,
 }
 
 /// No answer; nothing of one was handed on.
@@ -26,4 +28,6 @@ pub struct Failed {
     pub failure: Failure,
     /// How it went.
     pub tail: Tail,
+    /// What upstreams said to its attempts.
+    pub notes: Vec<Note>,
 }

@@ -9,7 +9,7 @@ use dialect::openai::Meter;
 use dialect::sse::{self, Splitter};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mesh::{Connection, Frame, MeshError, Receiver, Sender};
-use wire::call::{CallHead, Failure, ReplyHead, Tail};
+use wire::call::{CallHead, Failure, Note, ReplyHead, Tail};
 use wire::control::Opening;
 use wire::frame::{Kind, MAX_DATA};
 use wire::ledger::Outcome;
@@ -67,19 +67,19 @@ impl Egress {
                 Err(unreachable(true))
             }
             Ok(Ok(Begun::Failed(failed))) => Err(failed),
-            Ok(Ok(Begun::Reply(head))) => {
+            Ok(Ok(Begun::Reply(head, notes))) => {
                 let limit = Limit { timer: Timer::new(host.clone()), limits };
                 let (part, last) = (BytesMut::new(), Bytes::new());
                 let body = Forwarded { sender: Some(sender), receiver, limit, part, last, stream, end: None };
                 let headers = headers(&head);
-                Ok(Reply { status: head.status, headers, body: ReplyBody::forwarded(body) })
+                Ok(Reply { status: head.status, headers, body: ReplyBody::forwarded(body), notes })
             }
         }
     }
 }
 
 enum Begun {
-    Reply(ReplyHead),
+    Reply(ReplyHead, Vec<Note>),
     Failed(Box<Failed>),
 }
 
@@ -94,13 +94,19 @@ async fn begin(
         Ok(()) | Err(MeshError::Stopped) => {}
         Err(lost) => return Err(lost),
     }
-    match receiver.recv().await? {
-        Some(frame) if frame.kind == Kind::REPLY_HEAD => Ok(Begun::Reply(frame.decode()?)),
+    let mut frame = receiver.recv().await?;
+    let mut notes: Vec<Note> = Vec::new();
+    if let Some(noted) = frame.take_if(|frame| frame.kind == Kind::NOTES) {
+        notes = noted.decode()?;
+        frame = receiver.recv().await?;
+    }
+    match frame {
+        Some(frame) if frame.kind == Kind::REPLY_HEAD => Ok(Begun::Reply(frame.decode()?, notes)),
         Some(frame) if frame.kind == Kind::FAILURE => {
             let failure: Failure = frame.decode()?;
             let tail: Tail = receiver.expect(Kind::TAIL).await?;
             finish(sender);
-            Ok(Begun::Failed(Box::new(Failed { failure, tail })))
+            Ok(Begun::Failed(Box::new(Failed { failure, tail, notes })))
         }
         other => {
             Err(MeshError::Unexpected { expected: Kind::REPLY_HEAD, found: other.map(|frame| frame.kind) })
@@ -235,5 +241,5 @@ fn failed(code: Code, message: &str, reached: bool) -> Box<Failed> {
         reached_upstream: reached,
         hops: Vec::new(),
     };
-    Box::new(Failed { failure, tail })
+    Box::new(Failed { failure, tail, notes: Vec::new() })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{Blame, Code, Elsewhere, Mono};
 use bytes::Bytes;
-use wire::call::{CallHead, Failure, Hop, Tail};
+use wire::call::{CallHead, Failure, Hop, Note, Tail};
 use wire::ledger::Outcome;
 
 use crate::call::{Answer, Attempt, Ended, Trial};
@@ -25,6 +25,8 @@ struct Tale<'a> {
     /// The attempt in progress.
     trying: Option<Trial>,
     hops: Vec<Hop>,
+    /// What upstreams said to those.
+    notes: Vec<Note>,
     /// The shortest wait that any upstream asked for.
     wait_ms: Option<u32>,
     reached: bool,
@@ -76,10 +78,10 @@ impl Egress {
         Err(tale.end(&Place::None))
     }
 
-    fn reply(&self, answer: Answer, hops: Vec<Hop>) -> Reply {
+    fn reply(&self, answer: Answer, (hops, notes): (Vec<Hop>, Vec<Note>)) -> Reply {
         let Answer { status, headers, content, trial } = answer;
         let body = ReplyBody::local(&self.shared, status, content, trial, hops);
-        Reply { status, headers, body }
+        Reply { status, headers, body, notes }
     }
 }
 
@@ -91,6 +93,7 @@ impl<'a> Tale<'a> {
             tried: Vec::new(),
             trying: None,
             hops: Vec::new(),
+            notes: Vec::new(),
             wait_ms: None,
             reached: false,
             last: None,
@@ -109,6 +112,10 @@ impl<'a> Tale<'a> {
         let wait = ended.wait.map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
         self.wait_ms = [self.wait_ms, wait].into_iter().flatten().min();
         self.reached |= ended.reached;
+        if ended.status.is_some() || !ended.said.is_empty() {
+            let hop = u16::try_from(self.hops.len()).unwrap_or(u16::MAX);
+            self.notes.push(Note { hop, status: ended.status, said: ended.said.to_string() });
+        }
         self.tell(&ended.trial, ended.status, ended.verdict.code);
         self.last = Some(ended);
     }
@@ -120,9 +127,9 @@ impl<'a> Tale<'a> {
     }
 
     /// The answer's attempt is told by its body; here are those before it.
-    fn answered(mut self) -> Vec<Hop> {
+    fn answered(mut self) -> (Vec<Hop>, Vec<Note>) {
         self.trying = None;
-        mem::take(&mut self.hops)
+        (mem::take(&mut self.hops), mem::take(&mut self.notes))
     }
 
     /// The failure: the last attempt's, or that there was no place for one.
@@ -133,7 +140,7 @@ impl<'a> Tale<'a> {
         };
         let (code, hops) = (Some(failure.code), mem::take(&mut self.hops));
         let tail = Tail { outcome: Outcome::Failed, code, usage: None, reached_upstream: self.reached, hops };
-        Box::new(Failed { failure, tail })
+        Box::new(Failed { failure, tail, notes: mem::take(&mut self.notes) })
     }
 }
 

@@ -7,4 +7,5 @@ pub mod logs;
 pub mod metrics;
 pub mod names;
 pub mod record;
+pub mod redact;
 pub mod trace;

@@ -293,6 +293,7 @@ fn lines(records: &[CallRecord]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use seam::Stopper;
+    use wire::call::{Hop, Note};
 
     use super::*;
 
@@ -338,6 +339,34 @@ mod tests {
         let kept =
             (0..10_000).filter(|n| tenth.keeps(RequestId(*n), Outcome::Complete, Duration::ZERO)).count();
         assert_eq!(kept, 1_000);
+    }
+
+    #[test]
+    fn the_page_on_records_lists_exactly_the_fields_and_outcomes_that_there_are() {
+        let hop = Hop {
+            node: "edge-eu".parse().unwrap(),
+            upstream: "tiny-1".parse().unwrap(),
+            result: Err(Code::UpstreamError),
+            connected_us: 1,
+            first_byte_us: None,
+            total_us: 2,
+        };
+        let note = Note { hop: 0, status: Some(500), said: "no".to_owned() };
+        let hops = vec![Attempt::new(&hop, Some(&note))];
+        let record = serde_json::to_value(CallRecord { hops, ..record() }).unwrap();
+        let fields =
+            |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let outcomes = [Outcome::Complete, Outcome::CallerGone, Outcome::Cut, Outcome::Failed, Outcome::Lost]
+            .map(|outcome| serde_json::to_value(outcome).unwrap().as_str().unwrap().to_owned());
+        let mut known = [fields(&record), outcomes.to_vec(), fields(&record["hops"][0])].concat();
+        let page = include_str!("../../../docs/records.md");
+        let mut listed: Vec<_> = page
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned()))
+            .collect();
+        known.sort();
+        listed.sort();
+        assert_eq!(listed, known);
     }
 
     fn record() -> CallRecord {

@@ -89,6 +89,17 @@ pub struct Tail {
     pub hops: Vec<Hop>,
 }
 
+/// What an upstream said to an attempt that came to nothing, for operators; never for callers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// The attempt's place among the hops of the exchange that it belongs to, from 0.
+    pub hop: u16,
+    /// The upstream's HTTP status, when it gave one.
+    pub status: Option<u16>,
+    /// Its words, shortened and without what looks like a secret; empty when it gave none.
+    pub said: String,
+}
+
 /// One attempt at one upstream, or at a node of which nothing was heard about its upstreams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hop {

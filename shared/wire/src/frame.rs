@@ -38,6 +38,8 @@ impl Kind {
     pub const FAILURE: Self = Self(0x8024);
     /// A [`crate::call::Tail`]; last frame of a call.
     pub const TAIL: Self = Self(0x8025);
+    /// A list of [`crate::call::Note`], before a reply or a failure; nodes that do not know it skip it.
+    pub const NOTES: Self = Self(0x0026);
     /// A request between central nodes; its payload is central's own.
     pub const RPC_REQUEST: Self = Self(0x8030);
     /// The answer to [`Kind::RPC_REQUEST`].
@@ -57,6 +59,7 @@ impl Kind {
                 | Self::REPLY_HEAD
                 | Self::FAILURE
                 | Self::TAIL
+                | Self::NOTES
                 | Self::RPC_REQUEST
                 | Self::RPC_REPLY
         )

@@ -3,7 +3,7 @@
 
 use base::Code;
 use serde::{Serialize, Serializer};
-use wire::call::Hop;
+use wire::call::{Hop, Note};
 
 /// One attempt at one upstream, or at a node of which nothing was heard about its upstreams. Times are microseconds
 /// since the attempt began.
@@ -19,6 +19,9 @@ pub struct Attempt {
     /// Why it came to nothing, when it did.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "stable")]
     pub code: Option<Code>,
+    /// What the upstream said to a failed attempt, at most 300 characters, without what looks like a secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Until a connection was in hand.
     pub connected_us: u32,
     /// Until the first byte of the body; absent when none came.
@@ -27,17 +30,27 @@ pub struct Attempt {
     pub total_us: u32,
 }
 
-impl From<&Hop> for Attempt {
-    fn from(hop: &Hop) -> Self {
+impl Attempt {
+    /// An attempt with what its upstream said.
+    #[must_use]
+    pub fn new(hop: &Hop, note: Option<&Note>) -> Self {
+        let said = note.map(|note| note.said.as_str()).filter(|said| !said.is_empty());
         Self {
             node: hop.node.to_string(),
             upstream: hop.upstream.to_string(),
-            status: hop.result.ok(),
+            status: hop.result.ok().or_else(|| note?.status),
             code: hop.result.err(),
+            message: said.map(str::to_owned),
             connected_us: hop.connected_us,
             first_byte_us: hop.first_byte_us,
             total_us: hop.total_us,
         }
+    }
+
+    /// The same for callers who debug: an upstream's words are for operators.
+    #[must_use]
+    pub fn without_words(self) -> Self {
+        Self { message: None, ..self }
     }
 }
 
@@ -67,9 +80,9 @@ mod tests {
                 first_byte_us: None,
                 total_us: 2,
             };
-            let told = serde_json::to_value(Attempt::from(&hop)).unwrap();
+            let told = serde_json::to_value(Attempt::new(&hop, None)).unwrap();
             assert_eq!((&told["code"], told.get("status")), (&json!(code.as_str()), None));
-            let answered = serde_json::to_value(Attempt::from(&Hop { result: Ok(200), ..hop })).unwrap();
+            let answered = serde_json::to_value(Attempt::new(&Hop { result: Ok(200), ..hop }, None)).unwrap();
             assert_eq!((&answered["status"], answered.get("code")), (&json!(200), None));
         }
     }
