@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use settings::Fault;
+use settings::{Fault, HostPort};
 use telemetry::record::{Sampling, Sink};
 use wire::catalog::Limits;
 
@@ -28,7 +28,7 @@ pub struct Config {
     /// Where the journal, the receipt spool and the last snapshot are kept.
     pub data: PathBuf,
     /// Mesh endpoints of central nodes to find the others by; never empty.
-    pub central: Vec<SocketAddr>,
+    pub central: Vec<HostPort>,
     /// This node's end of the mesh.
     pub mesh: Mesh,
     /// Where callers reach this node; never empty.

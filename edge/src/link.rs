@@ -18,6 +18,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mesh::{Connection, Expect, Links, MeshError, Purpose};
 use seam::{Host, Stop};
+use settings::HostPort;
 use wire::control::NodeAddr;
 
 use crate::purse::Purse;
@@ -41,11 +42,14 @@ const ABSENT: Duration = Duration::from_secs(3);
 /// Leaving in good order takes at most this long.
 const LEAVE: Duration = Duration::from_secs(5);
 
+/// Most addresses of one seed that are dialled.
+const ADDRESSES: usize = 8;
+
 /// What a link is told.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Mesh endpoints of central nodes to begin with.
-    pub seeds: Vec<SocketAddr>,
+    /// Mesh endpoints of central nodes to begin with. Names are looked up at each dial.
+    pub seeds: Vec<HostPort>,
     /// Where other nodes reach this one's mesh endpoint.
     pub advertise: SocketAddr,
     /// The directory that keeps the last snapshot.
@@ -238,10 +242,30 @@ impl Link {
     async fn dial(&self, target: Target) -> Result<Connection, MeshError> {
         match target {
             Target::Node(node) => self.links.connect(&node).await,
-            Target::Seed(at) => {
-                self.links.endpoint().connect(at, &Expect::role(Role::Central), Purpose::Calls).await
+            Target::Seed(at) => self.dial_seed(&at).await,
+        }
+    }
+
+    /// All addresses of a seed at once; the first that answers wins.
+    async fn dial_seed(&self, seed: &HostPort) -> Result<Connection, MeshError> {
+        let failed = |why: &dyn std::fmt::Display| MeshError::Closed(format!("{seed}: {why}"));
+        let addresses = match seed.address() {
+            Some(address) => vec![address],
+            None => self.host.lookup(&seed.host, seed.port).await.map_err(|error| failed(&error))?,
+        };
+        let nodes = self.session.snapshots().nodes();
+        let unknown = addresses.into_iter().filter(|at| !is_known(&nodes, *at)).take(ADDRESSES);
+        let expect = Expect::role(Role::Central);
+        let mut dials: FuturesUnordered<_> =
+            unknown.map(|at| self.links.endpoint().connect(at, &expect, Purpose::Calls)).collect();
+        let mut last = failed(&"no address that is not known already");
+        while let Some(dialled) = dials.next().await {
+            match dialled {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = error,
             }
         }
+        Err(last)
     }
 
     /// Central nodes by name where known, else the seeds.
@@ -253,8 +277,8 @@ impl Link {
             .options
             .seeds
             .iter()
-            .copied()
-            .filter(|seed| !nodes.iter().any(|node| node.role == Role::Central && node.mesh == *seed));
+            .filter(|seed| !seed.address().is_some_and(|at| is_known(&nodes, at)))
+            .cloned();
         known.into_iter().chain(seeds.map(Target::Seed)).collect()
     }
 
@@ -283,6 +307,11 @@ impl Link {
     }
 }
 
+/// Whether a central node is known to be there.
+fn is_known(nodes: &[NodeAddr], at: SocketAddr) -> bool {
+    nodes.iter().any(|node| node.role == Role::Central && node.mesh == at)
+}
+
 /// How long no central node has taken this edge; said in the log when it is more than a start or an election.
 #[derive(Debug, Default)]
 struct Absence {
@@ -308,7 +337,7 @@ impl Absence {
 #[derive(Clone, Debug)]
 enum Target {
     Node(NodeAddr),
-    Seed(SocketAddr),
+    Seed(HostPort),
 }
 
 fn snapshot_path(data: &Path) -> PathBuf {

@@ -366,7 +366,7 @@ fn central_config(number: u64, round_trip: Duration, members: &[Member<'_>]) -> 
 
 fn edge_config(machine: &Machine, centrals: &[(&str, Machine)]) -> String {
     let seeds: Vec<String> =
-        centrals.iter().map(|(_, machine)| format!("\"{}\"", machine.at(MESH))).collect();
+        centrals.iter().map(|(_, machine)| format!("\"{}:{MESH}\"", machine.name())).collect();
     format!(
         "data = \"{DATA}\"\ncentral = [{}]\n\
          [mesh]\nlisten = \"{}\"\ncredentials = \"{CREDENTIALS}\"\n\

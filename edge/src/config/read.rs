@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use settings::{Fields, Node, Value, address, collector, flag, path, whole};
+use settings::{Fields, Node, Value, address, collector, flag, host_port, path, whole};
 use telemetry::record::{Sampling, Sink};
 use wire::catalog::Limits;
 
@@ -43,8 +43,13 @@ pub(super) fn config(file: &str, contents: &str) -> Result<Config, ConfigError> 
 
 fn root(fields: &mut Fields<'_, '_>) -> Option<Config> {
     let data = fields.required("data", path);
-    let central = fields.list("central", address);
-    let central = needed(fields, "central", central, "add a list of addresses, such as [\"10.0.0.1:7400\"]");
+    let central = fields.list("central", host_port);
+    let central = needed(
+        fields,
+        "central",
+        central,
+        "add a list of addresses, such as [\"10.0.0.1:7400\"] or [\"central-eu.example:7400\"]",
+    );
     if central.as_ref().is_some_and(Vec::is_empty) {
         fields.at_fault("central", "may not be empty; name at least one central node");
     }

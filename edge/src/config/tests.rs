@@ -4,7 +4,7 @@ use super::*;
 
 const LEAST: &str = r#"
 data = "/var/lib/portolan"
-central = ["10.0.0.1:7400", "[::1]:7400"]
+central = ["10.0.0.1:7400", "[::1]:7400", "central-eu.example:7400"]
 [mesh]
 listen = "127.0.0.1:7400"
 credentials = "/etc/portolan/mesh"
@@ -15,7 +15,7 @@ listen = "0.0.0.0:8080"
 #[test]
 fn the_least_file_gives_defaults_and_cleartext_without_http3() {
     let config = Config::parse("edge.toml", LEAST).unwrap();
-    assert_eq!(config.central.len(), 2);
+    assert_eq!(config.central.len(), 3);
     assert_eq!(config.guard, Guard::default());
     assert_eq!((config.ingress[0].http3, &config.ingress[0].tls), (false, &None));
     assert_eq!(config.record, Record::default());

@@ -154,7 +154,7 @@ fn config(dir: &Path) -> Config {
     let tls = Tls { certificate: dir.join("listener.pem"), key: dir.join("listener.key") };
     Config {
         data: dir.join("data"),
-        central: vec![SocketAddr::from(([127, 0, 0, 1], 1))],
+        central: vec![SocketAddr::from(([127, 0, 0, 1], 1)).into()],
         mesh: Mesh { listen, advertise: None, credentials: dir.join("credentials") },
         ingress: vec![plain.clone(), Ingress { tls: Some(tls), http3: true, metrics: false, ..plain }],
         guard: Guard { body_bytes: 64 * 1024, ..Guard::default() },

@@ -136,6 +136,14 @@ impl Host {
         self.parts.net.listen(at).await
     }
 
+    /// The addresses of `host` (a name or an address), each with `port`.
+    ///
+    /// # Errors
+    /// What name resolution said.
+    pub async fn lookup(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        self.parts.net.lookup(host, port).await
+    }
+
     /// Connects a byte stream to `host` (a name or an address) and `port`.
     ///
     /// # Errors

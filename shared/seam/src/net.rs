@@ -43,6 +43,9 @@ pub trait Net: fmt::Debug + Send + Sync {
     /// Listens for byte streams.
     fn listen(&self, at: SocketAddr) -> Boxed<'_, io::Result<Box<dyn Listener>>>;
 
+    /// The addresses of a name, or of an address written out.
+    fn lookup<'a>(&'a self, host: &'a str, port: u16) -> Boxed<'a, io::Result<Vec<SocketAddr>>>;
+
     /// Connects a byte stream to a name or an address.
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> Boxed<'a, io::Result<ByteStream>>;
 }

@@ -6,12 +6,14 @@
 pub mod decimal;
 mod fault;
 mod fields;
+mod place;
 mod toml_file;
 mod value;
 mod yaml;
 
 pub use fault::{Fault, list as list_faults};
 pub use fields::{Fields, Node, Read, address, collector, dollars, flag, number, path, text, whole, word};
+pub use place::{HostPort, host_port};
 pub use toml_file::toml;
 pub use value::{Broken, Key, Kind, Place, Value};
 pub use yaml::yaml;

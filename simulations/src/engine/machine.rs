@@ -320,6 +320,10 @@ impl Net for ProcessNet {
         Box::pin(async move { Ok(Box::new(listener?) as Box<dyn Listener>) })
     }
 
+    fn lookup<'a>(&'a self, host: &'a str, port: u16) -> Boxed<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move { Ok(vec![SocketAddr::new(self.network.resolve(host)?, port)]) })
+    }
+
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> Boxed<'a, io::Result<ByteStream>> {
         Box::pin(async move {
             let to = SocketAddr::new(self.network.resolve(host)?, port);

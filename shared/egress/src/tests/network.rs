@@ -67,6 +67,10 @@ impl Net for Wires {
         })
     }
 
+    fn lookup<'a>(&'a self, _host: &'a str, _port: u16) -> Boxed<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+
     fn connect<'a>(&'a self, _host: &'a str, port: u16) -> Boxed<'a, io::Result<ByteStream>> {
         Box::pin(async move {
             if port == BLACK_HOLE {

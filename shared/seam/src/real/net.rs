@@ -23,6 +23,10 @@ impl Net for SystemNet {
         )
     }
 
+    fn lookup<'a>(&'a self, host: &'a str, port: u16) -> Boxed<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
+    }
+
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> Boxed<'a, io::Result<ByteStream>> {
         Box::pin(async move {
             let stream = TcpStream::connect((host, port)).await?;
