@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base::{Amount, BudgetId, Name, RegionName};
-use edge_core::bound::Bound;
+use base::{Amount, BudgetId, ModelName, Name, RegionName};
+use edge_core::bound::{Bound, Lacks};
 use edge_core::plan::{Attempt, Candidate, Culprit, Links, Plan};
 use seam::{Host, Stop};
 use wire::catalog::{Budget, Operation};
@@ -33,15 +33,22 @@ pub(crate) enum NoRoute {
     #[error("the model does not offer {}", .0.as_str())]
     Unsupported(Operation),
     /// A strict budget pays and none of its models has a bound.
-    #[error("nothing bounds what budget {0} would pay")]
-    Unbounded(Name),
+    #[error("nothing bounds what budget {budget} would pay for {model}")]
+    Unbounded {
+        /// Which budget.
+        budget: Name,
+        /// The model that comes first.
+        model: ModelName,
+        /// What it lacks.
+        lacks: Lacks,
+    },
 }
 
 impl NoRoute {
     /// The budget that refused.
     pub(crate) const fn budget(&self) -> Option<&Name> {
         match self {
-            Self::Unbounded(budget) => Some(budget),
+            Self::Unbounded { budget, .. } => Some(budget),
             Self::Unknown | Self::Forbidden | Self::Unsupported(_) => None,
         }
     }
@@ -74,13 +81,17 @@ pub(crate) fn route(caller: &Caller, call: &Call, home: &RegionName, drawn: u64)
         .filter(|candidate| candidate.model.operations.contains(&operation))
         .map(|candidate| {
             let bound = Bound::of(&size, operation, &candidate.model, !budgets.is_empty());
-            (candidate.index, bound)
+            (candidate, bound)
         })
         .collect();
     if offered.is_empty() {
         return Err(NoRoute::Unsupported(operation));
     }
-    let (bounds, asks) = bounded(offered, budgets)?;
+    if let Some(refused) = unbounded(&offered, budgets) {
+        return Err(refused);
+    }
+    let offered = offered.into_iter().map(|(candidate, bound)| (candidate.index, bound)).collect();
+    let (bounds, asks) = bounded(offered, budgets);
     let plan = Plan::new(Arc::clone(offer), operation, drawn);
     Ok(Route { plan, bounds, asks, stream: call.stream(), region: home.clone() })
 }
@@ -89,16 +100,28 @@ pub(crate) fn route(caller: &Caller, call: &Call, home: &RegionName, drawn: u64)
 type Bounds = Vec<(usize, Bound)>;
 
 /// Those models that every budget can bound, and the most that each budget would pay whichever of them serves.
-fn bounded(offered: Bounds, budgets: &[Budget]) -> Result<(Bounds, Vec<(BudgetId, Amount)>), NoRoute> {
-    let unbounded = |bound: &Bound| budgets.iter().find(|budget| bound.amount(budget.unit).is_none());
-    let first = offered.first().and_then(|(_, bound)| unbounded(bound));
-    let bounds: Bounds = offered.into_iter().filter(|(_, bound)| unbounded(bound).is_none()).collect();
-    if let (true, Some(budget)) = (bounds.is_empty(), first) {
-        return Err(NoRoute::Unbounded(budget.name.clone()));
-    }
+fn bounded(offered: Bounds, budgets: &[Budget]) -> (Bounds, Vec<(BudgetId, Amount)>) {
+    let bounds: Bounds =
+        offered.into_iter().filter(|(_, bound)| unpayable(bound, budgets).is_none()).collect();
     let most = |budget: &Budget| bounds.iter().filter_map(|(_, bound)| bound.amount(budget.unit)).max();
     let asks = budgets.iter().filter_map(|budget| Some((budget.id, most(budget)?))).collect();
-    Ok((bounds, asks))
+    (bounds, asks)
+}
+
+/// A budget that has no bound to hold.
+fn unpayable<'b>(bound: &Bound, budgets: &'b [Budget]) -> Option<&'b Budget> {
+    budgets.iter().find(|budget| bound.amount(budget.unit).is_none())
+}
+
+/// Why no model can be paid for, told by the first.
+fn unbounded(offered: &[(&Arc<Candidate>, Bound)], budgets: &[Budget]) -> Option<NoRoute> {
+    if offered.iter().any(|(_, bound)| unpayable(bound, budgets).is_none()) {
+        return None;
+    }
+    let (candidate, bound) = offered.first()?;
+    let budget = unpayable(bound, budgets)?;
+    let (model, lacks) = (candidate.model.name.clone(), bound.lacks(budget.unit, &candidate.model));
+    Some(NoRoute::Unbounded { budget: budget.name.clone(), model, lacks })
 }
 
 impl Route {

@@ -1,9 +1,11 @@
 //! What files would change: object by object, field by field, and what would break.
 
+mod remarks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use base::{Epoch, Name};
+use base::{Epoch, Name, RegionName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use settings::Fault;
@@ -72,9 +74,10 @@ pub struct Resolved {
     pub faults: Vec<Fault>,
 }
 
-/// What applying `parsed` to `current` would do. With `prune`, objects that no file mentions go.
+/// What applying `parsed` to `current` would do. With `prune`, objects that no file mentions go. `regions` are those
+/// that have an edge.
 #[must_use]
-pub fn resolve(current: &Catalog, parsed: Parsed, prune: bool) -> Resolved {
+pub fn resolve(current: &Catalog, parsed: Parsed, prune: bool, regions: &BTreeSet<RegionName>) -> Resolved {
     let mut next =
         if prune { Catalog { epoch: current.epoch, ..Catalog::default() } } else { current.clone() };
     for object in &parsed.objects {
@@ -84,7 +87,13 @@ pub fn resolve(current: &Catalog, parsed: Parsed, prune: bool) -> Resolved {
     let faults: Vec<Fault> = check(&next).iter().map(|problem| parsed.place(problem)).collect();
     let changes = changes(current, &next);
     let before: BTreeMap<ObjectId, Object> = current.objects().map(|object| (object.id(), object)).collect();
-    let step = |change: &Change| step(change, &before, &next, faults.is_empty());
+    let step = |change: &Change| {
+        let mut step = step(change, &before, &next, faults.is_empty());
+        if let Change::Put(object) = change {
+            step.warnings.extend(remarks::of(object, &next, regions));
+        }
+        step
+    };
     let plan = Plan {
         base: current.epoch,
         steps: changes.iter().map(step).collect(),

@@ -31,13 +31,13 @@ fn read(current: &Catalog, sources: &[Source]) -> Result<Parsed, Vec<Fault>> {
 fn faults(current: &Catalog, text: &str) -> Vec<String> {
     let faults: Vec<Fault> = match read(current, &[source(text)]) {
         Err(faults) => faults,
-        Ok(parsed) => resolve(current, parsed, false).faults,
+        Ok(parsed) => resolve(current, parsed, false, &BTreeSet::new()).faults,
     };
     faults.iter().map(ToString::to_string).collect()
 }
 
 fn resolved(current: &Catalog, text: &str, prune: bool) -> Resolved {
-    resolve(current, read(current, &[source(text)]).unwrap(), prune)
+    resolve(current, read(current, &[source(text)]).unwrap(), prune, &BTreeSet::new())
 }
 
 fn applied(current: &Catalog, text: &str) -> Catalog {
@@ -159,6 +159,25 @@ fn a_plan_shows_what_changes_and_what_a_removal_breaks() {
     assert_eq!(refused.faults.len(), 2, "{:?}", refused.faults);
 }
 
+#[test]
+fn a_plan_remarks_on_what_no_call_reaches_and_what_no_budget_pays() {
+    let catalog = applied(&Catalog::default(), GOOD);
+    let text = "models:\n  - {name: far, replicas: [{name: a, region: moon, url: 'http://m:1'}]}\n\
+                \x20 - {name: open, price: {input: 1, output: 1}, provider: openai}\nbudgets:\n\
+                \x20 - {name: b, tenant: acme, unit: usd, window: day, limit: 1}\n";
+    let regions = BTreeSet::from(["eu".parse().unwrap()]);
+    let plan = resolve(&catalog, read(&catalog, &[source(text)]).unwrap(), false, &regions).plan.to_string();
+    for remark in [
+        "! replica a: region moon has no edge, so that no call reaches it",
+        "! no `price`, so that every call is refused under budgets acme-month, b",
+        "! neither `output_cap` nor `context`, so that calls without max_tokens are refused under budgets",
+        ": no `price`, so that every call is refused (unbounded_cost)",
+    ] {
+        assert!(plan.contains(remark), "{remark} is not in\n{plan}");
+    }
+    assert!(resolved(&catalog, text, false).plan.to_string().matches("no edge").count() == 0);
+}
+
 proptest! {
     #[test]
     fn what_is_shown_reads_back(pick in proptest::collection::vec(any::<(u64, u32, bool)>(), 3)) {
@@ -182,7 +201,7 @@ proptest! {
         let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.insert_str(at, &junk);
         if let Ok(parsed) = read(&Catalog::default(), &[source(&text)]) {
-            drop(resolve(&Catalog::default(), parsed, true));
+            drop(resolve(&Catalog::default(), parsed, true, &BTreeSet::new()));
         }
     }
 }

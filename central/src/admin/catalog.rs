@@ -115,10 +115,13 @@ impl Door {
     /// Reads files away from the tasks: they may be long.
     async fn resolved(&self, asked: api::Files, current: &Arc<Catalog>) -> Result<Read, Refused> {
         let current = Arc::clone(current);
-        let revoked = self.consensus.read(central_core::State::revoked);
+        let (revoked, regions) = self.consensus.read(|state| {
+            let edges = state.registry().edges.values().filter(|edge| !edge.left);
+            (state.revoked(), edges.map(|edge| edge.region.clone()).collect())
+        });
         let work = move || {
             files::read(&asked.files, &current, &revoked, &sha256)
-                .map(|parsed| resolve(&current, parsed, asked.prune))
+                .map(|parsed| resolve(&current, parsed, asked.prune, &regions))
         };
         self.host.compute(work).await.map_err(|_gone| Refused::internal("reading the files broke off"))
     }

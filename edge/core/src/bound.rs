@@ -32,6 +32,17 @@ pub struct Bound {
     pub wire_cap: Option<Tokens>,
 }
 
+/// What keeps a call from having an amount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// The model has no price.
+    pub price: bool,
+    /// Neither the body's bytes nor the model's context bound the input.
+    pub input: bool,
+    /// Neither the caller, the model's cap nor its context bound an answer.
+    pub output: bool,
+}
+
 impl Bound {
     /// The bound of a call at a model. `strict` says whether a budget relies on it: only then is a cap derived from
     /// the context put on the wire.
@@ -58,6 +69,19 @@ impl Bound {
             Unit::Requests => Some(Amount(1)),
             Unit::Tokens => Some(Amount(self.input?.saturating_add(self.output?).0)),
             Unit::NanoUsd => self.cost.map(|cost| Amount(cost.0)),
+        }
+    }
+
+    /// What keeps [`Bound::amount`] from having a value at `model`, whose bound this is.
+    #[must_use]
+    pub fn lacks(&self, unit: Unit, model: &Model) -> Lacks {
+        if self.amount(unit).is_some() {
+            return Lacks::default();
+        }
+        Lacks {
+            price: unit == Unit::NanoUsd && model.price.is_none(),
+            input: self.input.is_none(),
+            output: self.output.is_none(),
         }
     }
 }
@@ -132,12 +156,17 @@ mod tests {
     fn what_nothing_bounds_has_no_amount() {
         let open = Bound::of(&text(10), Operation::Chat, &model(), true);
         assert_eq!((open.amount(Unit::Tokens), open.amount(Unit::NanoUsd)), (None, None));
+        let output = Lacks { output: true, ..Lacks::default() };
+        assert_eq!(open.lacks(Unit::NanoUsd, &model()), output);
+        assert_eq!(open.lacks(Unit::Requests, &model()), Lacks::default());
         let picture = Size { input: None, cap: Some(Tokens(5)), answers: 1 };
         assert_eq!(Bound::of(&picture, Operation::Chat, &model(), true).input, None);
         let known = Model { context: Some(Tokens(4_000)), ..model() };
         assert_eq!(Bound::of(&picture, Operation::Chat, &known, true).input, Some(Tokens(4_000)));
         let unpriced = Model { price: None, output_cap: Some(Tokens(5)), ..model() };
-        assert_eq!(Bound::of(&text(10), Operation::Chat, &unpriced, true).cost, None);
+        let bound = Bound::of(&text(10), Operation::Chat, &unpriced, true);
+        assert_eq!(bound.cost, None);
+        assert_eq!(bound.lacks(Unit::NanoUsd, &unpriced), Lacks { price: true, ..Lacks::default() });
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use base::{Amount, Code, Mono, Unit, WallMs};
+use base::{Amount, Code, ModelName, Mono, Unit, WallMs};
+use edge_core::bound::Lacks;
 use edge_core::limits::Refused;
 use wire::catalog::{Budget, Window};
 
@@ -134,15 +135,33 @@ impl From<NoRoute> for Rejection {
                 format!("The model does not offer {}. Choose another model.", operation.as_str()),
             )
             .about("model"),
-            NoRoute::Unbounded(budget) => Self::new(
+            NoRoute::Unbounded { budget, model, lacks } => Self::new(
                 Code::UnboundedCost,
                 format!(
-                    "The strict budget {budget} pays for this call, but its cost has no upper bound. Send `max_tokens` and \
-                     text only, or ask your operator to configure the model's price, context and output cap."
+                    "The strict budget {budget} pays for this call, but its cost has no upper bound: {}",
+                    unbounded(&model, lacks)
                 ),
             ),
         }
     }
+}
+
+/// What is missing, and what helps: the caller can bound a call's size, but only the operator can price a model.
+fn unbounded(model: &ModelName, lacks: Lacks) -> String {
+    let chosen = |pairs: [(bool, &'static str); 3]| {
+        let given = pairs.into_iter().filter_map(|(wanted, text)| wanted.then_some(text));
+        given.collect::<Vec<_>>().join(" and ")
+    };
+    let missing = chosen([
+        (lacks.price, "no `price`"),
+        (lacks.input, "no `context` (which bounds input that is not text)"),
+        (lacks.output, "no `output_cap`, while the call has no `max_tokens`"),
+    ]);
+    let caller = chosen([(lacks.input, "text only"), (lacks.output, "`max_tokens`"), (false, "")]);
+    let operator =
+        chosen([(lacks.price, "`price`"), (lacks.input, "`context`"), (lacks.output, "`output_cap`")]);
+    let mend = if lacks.price { "Ask".to_owned() } else { format!("Send {caller}, or ask") };
+    format!("model {model} has {missing}. {mend} your operator to give the model {operator}.")
 }
 
 impl Denied {

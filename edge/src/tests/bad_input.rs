@@ -106,7 +106,9 @@ async fn a_strict_budget_that_cannot_be_asked_or_bounded_refuses_and_spends_noth
     let caller = world.caller();
     let unbounded = caller.chat(CHAT).await;
     assert_eq!(unbounded.error(), (400, "unbounded_cost".to_owned()));
-    assert!(unbounded.text().contains("acme-day"), "{}", unbounded.text());
+    let said = unbounded.text();
+    assert!(said.contains("acme-day") && said.contains("model tiny has no `price`"), "{said}");
+    assert!(!said.contains("Send "), "nothing that the caller sends would help: {said}");
     let unasked = caller.chat(CHAT.replace("tiny", "priced")).await;
     assert_eq!(unasked.error(), (503, "budget_unavailable".to_owned()));
     assert!(server.asked().is_empty());
