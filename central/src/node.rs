@@ -218,8 +218,9 @@ impl Node {
     pub async fn until(self, stop: Stop) -> Result<(), NodeError> {
         let (host, consensus, endpoint) = (self.host.clone(), self.consensus.clone(), self.endpoint.clone());
         let drain = self.config.drain;
+        let admin = self.admin_addr()?;
         tracing::info!(
-            identity = %self.credentials.identity(), id = %self.config.id, admin = ?self.admin.local_addr(),
+            identity = %self.credentials.identity(), id = %self.config.id, %admin,
             "central node started"
         );
         let (stopper, parts_stop) = Stopper::new();

@@ -95,6 +95,12 @@ fn a_file_that_cannot_be_applied_is_refused_whole_with_its_place(mesh: &Mesh) {
         let place = format!("{path}:3:39: tenants[1].limits.concurrency: ");
         assert!(said(&refused).contains(&place), "{place} is not in {}", said(&refused));
     }
+    let (absent, gone) = (file(mesh, "absent.yaml", ""), file(mesh, "gone.yaml", ""));
+    for path in [&absent, &gone] {
+        std::fs::remove_file(path).unwrap();
+    }
+    let missing = mesh.run(&["apply", "-f", &absent, "-f", &gone]);
+    assert!(said(&missing).contains(&absent) && said(&missing).contains(&gone), "{}", said(&missing));
     let dangling = file(mesh, "dangling.yaml", "models: [{name: m, provider: nobody}]");
     let refused = mesh.run(&["apply", "-f", &dangling]);
     assert_eq!(refused.status.code(), Some(3), "{}", said(&refused));

@@ -61,8 +61,10 @@ impl Refused {
     }
 
     /// In words, for the audit line.
-    pub(super) fn message(&self) -> &str {
-        &self.problem.message
+    pub(super) fn message(&self) -> String {
+        let faults = self.problem.faults.iter().map(|fault| format!(" {fault};"));
+        let all: String = faults.collect();
+        format!("{}{}", self.problem.message, all.trim_end_matches(';'))
     }
 }
 

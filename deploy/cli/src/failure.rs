@@ -24,11 +24,13 @@ pub(crate) struct Failure {
     exit: Exit,
     what: String,
     mend: Option<String>,
+    /// Whether it was said already.
+    told: bool,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, what: impl Display) -> Self {
-        Self { exit, what: what.to_string(), mend: None }
+        Self { exit, what: what.to_string(), mend: None, told: false }
     }
 
     /// Something failed on this machine.
@@ -44,6 +46,21 @@ impl Failure {
 
     pub(crate) fn is(&self, exit: Exit) -> bool {
         self.exit == exit
+    }
+
+    /// What is wrong, without the mend.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// It was said already; only the exit code is left.
+    pub(crate) fn told(mut self) -> Self {
+        self.told = true;
+        self
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {

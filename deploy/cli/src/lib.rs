@@ -27,7 +27,9 @@ pub fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            out::remark(&failure);
+            if !failure.is_told() {
+                out::remark(&failure);
+            }
             failure.exit_code()
         }
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::Role;
+use mesh::Credentials;
 use seam::{Host, Stop, Stopper};
 use telemetry::logs::Format;
 use tokio::signal::unix::{SignalKind, signal};
@@ -49,19 +50,48 @@ pub(crate) fn central(arguments: &Node) -> Outcome {
     })
 }
 
-/// Reads a node's configuration file and tells every mistake.
+/// Reads a node's configuration file, and the files that it names, and tells every mistake.
 pub(crate) fn check(role: Role, file: &Path) -> Outcome {
-    match role {
-        Role::Edge => edge_config(file).map(drop)?,
-        Role::Central => central_config(file).map(drop)?,
+    let (credentials, named) = match role {
+        Role::Edge => {
+            let config = edge_config(file)?;
+            let tls = config.ingress.into_iter().filter_map(|ingress| ingress.tls);
+            let tls = tls.flat_map(|tls| [tls.certificate, tls.key]);
+            (config.mesh.credentials, tls.chain(config.upstream_authorities).collect::<Vec<_>>())
+        }
+        Role::Central => {
+            let config = central_config(file)?;
+            let named = config.seal_keys.into_iter().chain(config.upstream_authorities);
+            (config.mesh.credentials, named.collect())
+        }
         Role::Operator => {
             return Err(Failure::new(
                 Exit::Invalid,
                 "operators have no configuration file; use edge or central",
             ));
         }
+    };
+    let mut faults: Vec<String> =
+        named.iter().filter_map(|path| Some(files::read(path).err()?.what().to_owned())).collect();
+    let loaded = block_on(async {
+        Credentials::load(&Host::real(), &credentials).await.map_err(|error| failed(&error, None))
+    });
+    match loaded.map(|credentials| credentials.identity()) {
+        Ok(identity) if identity.role != role => {
+            faults.push(format!(
+                "{} holds the certificate of {identity}, whose role is not {role}",
+                credentials.display()
+            ));
+        }
+        Ok(_identity) => {}
+        Err(failure) => faults.push(failure.what().to_owned()),
     }
-    out::line(format_args!("{} can be used", file.display()));
+    if !faults.is_empty() {
+        let what = format!("{} names files that cannot be used\n  {}", file.display(), faults.join("\n  "));
+        let mend = "make certificates with `portolan pki issue` and `portolan pki listener`, seal keys with `portolan pki seal-key`";
+        return Err(Failure::new(Exit::Invalid, what).mend(mend));
+    }
+    out::line(format_args!("{} and the files that it names can be used", file.display()));
     Ok(())
 }
 
@@ -80,7 +110,11 @@ fn failed(error: &dyn Error, mend: Option<&str>) -> Failure {
     let mut told = error.to_string();
     let mut cause = error.source();
     while let Some(under) = cause {
-        told.push_str(&format!(": {under}"));
+        let text = under.to_string();
+        // Some errors say already what their cause says.
+        if !told.contains(&text) {
+            told.push_str(&format!(": {text}"));
+        }
         cause = under.source();
     }
     let failure = Failure::failed(told);

@@ -51,6 +51,16 @@ fn exit_codes_tell_scripts_what_went_wrong() {
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("edge.toml:1:8: data: must be a text"), "{said}");
 
+    let text = "data = \"d\"\ncentral = [\"c:1\"]\n[mesh]\nlisten = \"127.0.0.1:0\"\ncredentials = \"/absent\"\n\
+                [[ingress]]\nlisten = \"127.0.0.1:0\"\ntls = {certificate = \"/no.pem\", key = \"/no.key\"}\n";
+    std::fs::write(&config, text).unwrap();
+    let (code, said) = portolan(&["config", "check", "edge"], Some(&config));
+    assert_eq!(code, Some(3), "{said}");
+    for absent in ["/no.pem", "/no.key", "/absent"] {
+        let lines = said.lines().filter(|line| line.contains(absent)).collect::<Vec<_>>();
+        assert!(lines.len() == 1 && lines[0].matches("No such file").count() == 1, "{said}");
+    }
+
     assert_eq!(portolan(&["frobnicate"], None).0, Some(2));
 
     let pki = dir.path().join("pki");

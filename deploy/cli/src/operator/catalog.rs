@@ -16,12 +16,20 @@ use crate::{files, out};
 
 pub(super) async fn plan(admin: &Admin, given: &args::Files) -> Outcome {
     let planned: Planned = admin.post("/v1/plan", &request(given, "", None)?).await?;
-    out::line(planned.text.trim_end());
+    let text = planned.text.trim_end();
     if planned.faults.is_empty() {
+        out::line(text);
         return Ok(());
     }
     let faults: Vec<_> = planned.faults.iter().map(|fault| format!("\n  {fault}")).collect();
-    Err(Failure::new(Exit::Invalid, format!("this cannot be applied:{}", faults.concat())))
+    let failure = Failure::new(Exit::Invalid, format!("this cannot be applied:{}", faults.concat()));
+    if text.is_empty() {
+        return Err(failure);
+    }
+    // What is wrong comes first; what would change without it may be long.
+    out::remark(&failure);
+    out::line(text);
+    Err(failure.told())
 }
 
 pub(super) async fn apply(admin: &Admin, given: &args::Files, note: &str, base: Option<u64>) -> Outcome {
@@ -55,14 +63,15 @@ fn select(catalog: &Value, kind: &str, name: Option<&str>) -> Result<Value, Fail
     let kind = if kind.ends_with('s') { kind.to_owned() } else { format!("{kind}s") };
     let kinds = ["tenants", "apps", "keys", "providers", "models", "groups", "routes", "budgets"];
     if !kinds.contains(&kind.as_str()) {
-        return Err(Failure::new(Exit::Invalid, format!("{kind}: known are {}", kinds.join(", "))));
+        let what = format!("there is no kind of object called {kind:?}; known are {}", kinds.join(", "));
+        return Err(Failure::new(Exit::Invalid, what));
     }
     let all = catalog.get(&kind).and_then(Value::as_array).cloned().unwrap_or_default();
     let Some(name) = name else { return Ok(json!({ kind: all })) };
     let found: Vec<_> =
         all.into_iter().filter(|object| object.get("name").and_then(Value::as_str) == Some(name)).collect();
     if found.is_empty() {
-        return Err(Failure::new(Exit::Refused, format!("{kind}: none is called {name}")));
+        return Err(Failure::new(Exit::Refused, format!("none of the {kind} is called {name}")));
     }
     Ok(json!({ kind: found }))
 }
@@ -102,7 +111,12 @@ pub(super) async fn raise_level(admin: &Admin, to: u16) -> Outcome {
 }
 
 fn request(given: &args::Files, note: &str, base: Option<u64>) -> Result<Files, Failure> {
-    let files = given.files.iter().map(|path| source(path)).collect::<Result<_, _>>()?;
+    let read: Vec<_> = given.files.iter().map(|path| source(path)).collect();
+    let missing: Vec<_> = read.iter().filter_map(|read| Some(read.as_ref().err()?.what())).collect();
+    if missing.len() > 1 {
+        return Err(Failure::failed(missing.join("\n  ")));
+    }
+    let files = read.into_iter().collect::<Result<_, _>>()?;
     Ok(Files { files, prune: given.prune, note: note.to_owned(), base: base.map(Epoch) })
 }
 
