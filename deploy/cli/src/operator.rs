@@ -3,7 +3,7 @@
 pub(crate) mod catalog;
 mod ledger;
 mod members;
-mod status;
+pub(crate) mod status;
 mod usage;
 
 use std::future::Future;

@@ -16,6 +16,7 @@ use seam::Host;
 use crate::args::Pki;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::files::{self, Readers};
+use crate::operator::status::utc;
 use crate::{node, out};
 
 const CA_KEY: &str = "ca.key";
@@ -38,6 +39,8 @@ fn perform(host: &Host, command: Pki) -> Outcome {
         Pki::Listener { dir, names, out, days } => listener(host, &dir, &names, &out, days_of(days)),
         Pki::Rotate { dir, authority: true, .. } => rotate_authority(host, &dir),
         Pki::Rotate { dir, credentials, trust_only, days, .. } => {
+            // All or none: a round that stops half-way is hard to tell from one that is done.
+            credentials.iter().try_for_each(|of| may_rotate(host, &dir, of, trust_only))?;
             credentials.iter().try_for_each(|of| rotate(host, &dir, of, trust_only, days_of(days)))
         }
         Pki::SealKey { out } => seal_key(host, &out),
@@ -100,6 +103,31 @@ pub(crate) fn listeners_authority(dir: &Path) -> std::path::PathBuf {
     dir.join(LISTENERS_CA)
 }
 
+/// Whether a node would still be trusted, and trust itself, after a round of rotation.
+fn may_rotate(host: &Host, dir: &Path, of: &Path, trust_only: bool) -> Outcome {
+    let refused = |what: String, mend: &str| Err(Failure::new(Exit::Refused, what).mend(mend));
+    let new = files::read(&dir.join(AUTHORITIES))?;
+    if trust_only {
+        let read = |name: &str| files::read(&of.join(name));
+        if mesh::Credentials::from_pem(host, &read(CERTIFICATE)?, &read(KEY)?, &new).is_err() {
+            let what = format!(
+                "no authority in {} signed the valid certificate of {}: the node would trust no node like itself",
+                dir.join(AUTHORITIES).display(),
+                of.display()
+            );
+            return refused(what, "renew it first: `portolan pki rotate --credentials DIR`");
+        }
+        return Ok(());
+    }
+    let signs = first_certificate(&dir.join(AUTHORITIES))?;
+    if !certificates(&of.join(AUTHORITIES))?.contains(&signs) {
+        let what = format!("{} does not trust the authority that signs now", of.display());
+        let mend = "first let every node trust it: `portolan pki rotate --trust-only --credentials DIR…`";
+        return refused(what, mend);
+    }
+    Ok(())
+}
+
 fn rotate(host: &Host, dir: &Path, of: &Path, trust_only: bool, validity: Duration) -> Outcome {
     let leaf = first_certificate(&of.join(CERTIFICATE))?;
     let identity = Identity::of_certificate(&leaf).map_err(|error| {
@@ -125,7 +153,9 @@ fn rotate_authority(host: &Host, dir: &Path) -> Outcome {
     out::remark("a new authority signs from now on. In this order, each for every node:");
     out::remark("  1. portolan pki rotate --trust-only --credentials DIR   (nodes trust both authorities)");
     out::remark("  2. portolan pki rotate --credentials DIR                (nodes show the new one)");
-    out::remark("  3. remove the old certificate from ca.pem, then step 1 again");
+    out::remark(
+        "  3. remove the old certificate from ca.pem (the last; `portolan pki show` tells), then step 1 again",
+    );
     Ok(())
 }
 
@@ -149,10 +179,13 @@ fn show_file(host: &Host, path: &Path) -> Outcome {
             false => format!("valid for {left} days"),
         };
         out::line(format_args!(
-            "{}: {}, {validity}, signed by {}",
+            "{}: {}, {validity} ({} to {}), signed by {}, sha256 {}",
             path.display(),
             told.subject,
-            told.issuer
+            utc(told.begins.as_millis()),
+            utc(told.expires.as_millis()),
+            told.issuer,
+            told.fingerprint
         ));
     }
     Ok(())
@@ -222,9 +255,19 @@ mod tests {
 
         let before = credentials.expires();
         rotate_authority(&host, &authority).unwrap();
+        let early = may_rotate(&host, &authority, &node, false).unwrap_err().to_string();
+        assert!(early.contains("does not trust the authority") && early.contains("--trust-only"), "{early}");
+        let both = files::read(&authority.join(AUTHORITIES)).unwrap();
+        let (new, _old) = both.split_at(both.len() / 2);
+        files::write(&authority.join(AUTHORITIES), new, Readers::All).unwrap();
+        let cut_off = may_rotate(&host, &authority, &node, true).unwrap_err().to_string();
+        assert!(cut_off.contains("renew it first"), "{cut_off}");
+        files::write(&authority.join(AUTHORITIES), &both, Readers::All).unwrap();
+        may_rotate(&host, &authority, &node, true).unwrap();
         rotate(&host, &authority, &node, true, days_of(9)).unwrap();
         assert!(credentials.reload().await.unwrap(), "the new authority is trusted");
         assert_eq!(credentials.expires(), before);
+        may_rotate(&host, &authority, &node, false).unwrap();
         rotate(&host, &authority, &node, false, days_of(9)).unwrap();
         assert!(credentials.reload().await.unwrap(), "the new certificate is in force");
         assert!(credentials.expires() > before);

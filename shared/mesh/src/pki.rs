@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use base::{Name, WallMs};
+use base::{Name, Role, WallMs};
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -86,6 +86,10 @@ pub fn issue(
 ) -> Result<Issued, PkiError> {
     let mut params = params(identity.node.as_str(), host.wall(), validity);
     params.subject_alt_names = vec![SanType::URI(text(&identity.to_string())?)];
+    if identity.role == Role::Central {
+        // For clients of the admin API that check a host's name and know nothing of identities.
+        params.subject_alt_names.push(SanType::DnsName(text(identity.node.as_str())?));
+    }
     params.extended_key_usages =
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     sign(authority, &params, &ed25519(host)?)
@@ -117,6 +121,10 @@ pub struct Description {
     pub issuer: String,
     /// When it expires.
     pub expires: WallMs,
+    /// When it begins to count.
+    pub begins: WallMs,
+    /// SHA-256 of the certificate, in hexadecimal: tells two apart that say the same.
+    pub fingerprint: String,
 }
 
 /// Reads what a certificate (DER) says; nothing is verified.
@@ -128,9 +136,17 @@ pub fn describe(der: &[u8]) -> Result<Description, IdentityError> {
         x509_parser::parse_x509_certificate(der).map_err(|_error| IdentityError::Malformed)?;
     let subject =
         Identity::of_certificate(der).map_or_else(|_none| parsed.subject().to_string(), |id| id.to_string());
-    let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
-    let expires = WallMs::from_millis(seconds.saturating_mul(1000));
-    Ok(Description { subject, issuer: parsed.issuer().to_string(), expires })
+    let at =
+        |seconds: i64| WallMs::from_millis(u64::try_from(seconds).unwrap_or_default().saturating_mul(1000));
+    let (begins, expires) = (parsed.validity().not_before, parsed.validity().not_after);
+    let digest = ring::digest::digest(&ring::digest::SHA256, der);
+    Ok(Description {
+        subject,
+        issuer: parsed.issuer().to_string(),
+        expires: at(expires.timestamp()),
+        begins: at(begins.timestamp()),
+        fingerprint: digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
+    })
 }
 
 fn authority(host: &Host, subject: &str, key: &KeyPair, validity: Duration) -> Result<Issued, PkiError> {

@@ -154,7 +154,7 @@ pub(super) fn window(window: WindowId) -> String {
 }
 
 /// Milliseconds since 1970 as a date and time, in UTC.
-pub(super) fn utc(ms: u64) -> String {
+pub(crate) fn utc(ms: u64) -> String {
     let at = i64::try_from(ms / 1_000).ok().and_then(|s| OffsetDateTime::from_unix_timestamp(s).ok());
     at.map_or_else(
         || format!("{ms} ms"),
