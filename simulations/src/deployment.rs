@@ -29,10 +29,6 @@ pub const MODELS: u16 = 8000;
 /// What the provider's model server demands of central.
 pub const PROVIDER_KEY: &str = "sk-of-the-provider";
 
-/// An apply waits this long for a leader, and asks this often.
-const APPLIED_WITHIN: Duration = Duration::from_secs(15);
-const AGAIN: Duration = Duration::from_millis(100);
-
 const CREDENTIALS: &str = "/credentials";
 const DATA: &str = "/data";
 const SEAL_KEYS: &str = "/data/seal.keys";
@@ -219,14 +215,7 @@ impl Deployment {
     /// # Errors
     /// [`ExchangeError`]: the last refusal.
     pub async fn apply(&self, node: &str, text: &str) -> Result<Changed, ExchangeError> {
-        let host = self.operator.host();
-        let began = host.now();
-        loop {
-            match self.operator.apply(node, text).await {
-                Err(_tried_again) if host.now().since(began) < APPLIED_WITHIN => host.sleep(AGAIN).await,
-                done => return done,
-            }
-        }
+        self.operator.apply_when_led(node, text).await
     }
 
     /// Starts the node called `name`, after killing its process if one runs.

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::Mono;
-use seam::Lock;
-
-use crate::engine::World;
+use seam::{Clock, Lock};
 
 /// What actors saw.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +27,11 @@ pub struct History {
     pub phases: Vec<(Mono, &'static str)>,
 }
 
-/// A history that actors write to. Its time is the world's, the same for all: a host's clock counts from its own start.
+/// A history that actors write to. Its time is the same for all: a host's clock counts from its own start.
 /// Cheap to clone; all clones are the same.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    world: World,
+    clock: Arc<dyn Clock>,
     history: Arc<Lock<History>>,
 }
 
@@ -227,16 +225,16 @@ impl Write {
 }
 
 impl Recorder {
-    /// An empty history of what happens in `world`.
+    /// An empty history that `clock` times.
     #[must_use]
-    pub fn new(world: &World) -> Self {
-        Self { world: world.clone(), history: Arc::default() }
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, history: Arc::default() }
     }
 
     /// Since the run began.
     #[must_use]
     pub fn now(&self) -> Mono {
-        self.world.now()
+        self.clock.mono()
     }
 
     /// Writes.

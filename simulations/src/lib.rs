@@ -18,6 +18,7 @@ pub mod engine;
 pub mod evidence;
 pub mod faults;
 mod files;
+pub mod ground;
 pub mod history;
 pub mod http;
 pub mod invariants;

@@ -21,6 +21,9 @@ use crate::http::{ExchangeError, exchange};
 
 /// A commit through an election takes seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// An apply waits this long for a leader, and asks this often.
+const APPLIED_WITHIN: Duration = Duration::from_secs(15);
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// An operator on a host of their own.
 #[derive(Clone)]
@@ -63,6 +66,22 @@ impl Operator {
         let source = Source { name: "scenario.yaml".to_owned(), text: text.to_owned() };
         let files = Files { files: vec![source], prune: false, note: String::new(), base: None };
         self.ask(node, Method::POST, "/v1/apply", &files).await
+    }
+
+    /// As [`Operator::apply`], again as long as there is no leader, for fifteen seconds.
+    ///
+    /// # Errors
+    /// [`ExchangeError`]: the last refusal.
+    pub async fn apply_when_led(&self, node: &str, text: &str) -> Result<Changed, ExchangeError> {
+        let began = self.host.now();
+        loop {
+            match self.apply(node, text).await {
+                Err(_tried_again) if self.host.now().since(began) < APPLIED_WITHIN => {
+                    self.host.sleep(AGAIN).await;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// What the node called `node` sees of the mesh.

@@ -140,31 +140,39 @@ fn cpu_time() -> Duration {
 }
 
 async fn act(world: &World, scenario: &Scenario, schedule: &Schedule) -> Result<Evidence, PlayError> {
-    let recorder = Recorder::new(world);
-    let stage = Stage::set(world, scenario, schedule, &recorder).await?;
-    let before = stage.counts();
-    let (stopper, stop) = Stopper::new();
-    let callers = start_actors(&stage, scenario, schedule, &recorder, &stop);
-    begin(world, &recorder, "settle");
-    world.sleep(Duration::from_millis(schedule.settle)).await;
-
-    begin(world, &recorder, "chaos");
-    chaos(&stage.field, schedule, &recorder).await;
-    begin(world, &recorder, "heal");
-    let converged = stage.converge(scenario.expect.converge_within.most).await;
-    begin(world, &recorder, "serve");
-    world.sleep(Duration::from_millis(schedule.serve)).await;
-    begin(world, &recorder, "finish");
-    stopper.stop();
-    for caller in callers {
-        // A caller's machine never ends: it is over when its last call is.
-        let _gone = caller.await;
-    }
-    Ok(stage.finish(scenario, schedule, before, converged).await)
+    let recorder = Recorder::new(world.clock());
+    let stage = Stage::simulated(world, scenario, schedule, &recorder).await?;
+    Ok(stage.perform(scenario, schedule).await)
 }
 
-fn begin(world: &World, recorder: &Recorder, phase: &'static str) {
-    let now = world.now();
+impl Stage {
+    /// Lets the mesh settle, strikes, heals, waits until it is whole, serves on, and gathers the evidence.
+    async fn perform(&self, scenario: &Scenario, schedule: &Schedule) -> Evidence {
+        let (ground, recorder) = (self.field.ground(), &self.recorder);
+        let before = self.counts();
+        let (stopper, stop) = Stopper::new();
+        let callers = start_actors(self, scenario, schedule, recorder, &stop);
+        begin(recorder, "settle");
+        ground.sleep(Duration::from_millis(schedule.settle)).await;
+
+        begin(recorder, "chaos");
+        chaos(&self.field, schedule, recorder).await;
+        begin(recorder, "heal");
+        let converged = self.converge(scenario.expect.converge_within.most).await;
+        begin(recorder, "serve");
+        ground.sleep(Duration::from_millis(schedule.serve)).await;
+        begin(recorder, "finish");
+        stopper.stop();
+        for caller in callers {
+            // A caller's machine never ends: it is over when its last call is.
+            let _gone = caller.await;
+        }
+        self.finish(scenario, schedule, before, converged).await
+    }
+}
+
+fn begin(recorder: &Recorder, phase: &'static str) {
+    let now = recorder.now();
     recorder.write(|history| history.phases.push((now, phase)));
 }
 
@@ -175,7 +183,7 @@ fn start_actors(
     recorder: &Recorder,
     stop: &Stop,
 ) -> Vec<seam::Task<()>> {
-    let world = stage.field.world();
+    let ground = stage.field.ground();
     let operations = stage.operations.clone();
     let observer = Observer {
         operator: operations.operator.clone(),
@@ -185,15 +193,15 @@ fn start_actors(
     observer.start(stop.clone());
     stage.dns.start(operations.operator.host(), stop);
     if let Some(every) = scenario.load.write_every {
-        operations.start_writing(every, world.random("operator writes"), stop.clone());
+        operations.start_writing(every, ground.random("operator writes"), stop.clone());
     }
     if let Some(every) = scenario.load.read_every {
-        operations.start_reading(every, world.random("operator reads"), stop.clone());
+        operations.start_reading(every, ground.random("operator reads"), stop.clone());
     }
     let setup = stage.callers(scenario);
     let start = |plan: &crate::schedule::CallerPlan| {
         let host = stage.hosts.get(&plan.region)?.clone();
-        let random = world.random(&plan.name);
+        let random = ground.random(&plan.name);
         Some(Caller::new(host, plan.clone(), setup.clone(), random).start(stop.clone()))
     };
     schedule.callers.iter().filter_map(start).collect()
@@ -209,8 +217,8 @@ enum Act {
 
 /// Strikes and heals at the scheduled times, then heals everything that does not stay for ever.
 async fn chaos(field: &Field, schedule: &Schedule, recorder: &Recorder) {
-    let world = field.world();
-    let began = world.now();
+    let ground = field.ground();
+    let began = ground.now();
     let mut script: Vec<(u64, Act, usize)> = Vec::new();
     for dated in &schedule.faults {
         script.push((dated.at, Act::Strike, dated.id));
@@ -229,14 +237,14 @@ async fn chaos(field: &Field, schedule: &Schedule, recorder: &Recorder) {
     script.sort_unstable();
     for (at, act, id) in script {
         let due = began + Duration::from_millis(at.min(schedule.chaos));
-        world.sleep(due.since(world.now())).await;
+        ground.sleep(due.since(ground.now())).await;
         match act {
             Act::Strike => strike(field, schedule, recorder, id),
             Act::Turn => field.turn(id),
             Act::Heal => heal(field, recorder, id),
         }
     }
-    world.sleep((began + Duration::from_millis(schedule.chaos)).since(world.now())).await;
+    ground.sleep((began + Duration::from_millis(schedule.chaos)).since(ground.now())).await;
     for dated in schedule.faults.iter().filter(|dated| dated.until != Until::Never) {
         heal(field, recorder, dated.id);
     }
@@ -244,7 +252,7 @@ async fn chaos(field: &Field, schedule: &Schedule, recorder: &Recorder) {
 
 fn strike(field: &Field, schedule: &Schedule, recorder: &Recorder, id: usize) {
     let Some(dated) = schedule.faults.iter().find(|dated| dated.id == id) else { return };
-    let (at, machines) = (field.world().now(), field.strike(dated));
+    let (at, machines) = (field.ground().now(), field.strike(dated));
     tracing::info!(?at, ?machines, fault = dated.fault.kind(), "struck");
     recorder.write(|history| {
         history.struck.push(Struck { id, at, healed: None, what: dated.fault.kind(), machines });
@@ -253,7 +261,7 @@ fn strike(field: &Field, schedule: &Schedule, recorder: &Recorder, id: usize) {
 
 fn heal(field: &Field, recorder: &Recorder, id: usize) {
     field.heal(id);
-    let now: Mono = field.world().now();
+    let now: Mono = field.ground().now();
     recorder.write(|history| {
         for struck in history.struck.iter_mut().filter(|struck| struck.id == id && struck.healed.is_none()) {
             struck.healed = Some(now);
@@ -278,7 +286,7 @@ impl Stage {
     fn counts(&self) -> (std::collections::BTreeMap<String, usize>, usize) {
         let nodes = self.field.places().iter();
         let nodes = nodes.filter(|(_, place)| matches!(place.kind, Kind::Central | Kind::Edge));
-        let tasks = nodes.map(|(name, place)| (name.clone(), place.machine.tasks())).collect();
-        (tasks, self.field.world().streams())
+        let tasks = nodes.map(|(name, _)| (name.clone(), self.field.ground().tasks(name))).collect();
+        (tasks, self.field.ground().streams())
     }
 }

@@ -24,7 +24,7 @@ use simulation_hooks::Random;
 use thiserror::Error;
 
 use crate::deployment::{MODELS, PROVIDER_KEY};
-use crate::engine::{Machine, World};
+use crate::ground::Ground;
 use crate::history::{Recorder, ServedEnd};
 use crate::scenario::{Behaviour, ServerSpec};
 use entry::Entry;
@@ -40,8 +40,7 @@ pub struct ModelServer(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     spec: ServerSpec,
-    machine: Machine,
-    world: World,
+    ground: Arc<dyn Ground>,
     recorder: Recorder,
     /// How often each call was asked here, so that asking again draws anew.
     asked: Lock<BTreeMap<Option<u64>, u64>>,
@@ -85,16 +84,16 @@ enum Usage {
 }
 
 impl ModelServer {
-    /// A server on `machine`, without a process.
+    /// A server on the machine of `ground` that has its name, without a process.
     #[must_use]
-    pub fn new(world: &World, machine: Machine, spec: ServerSpec, recorder: Recorder) -> Self {
-        let world = world.clone();
-        Self(Arc::new(Inner { spec, machine, world, recorder, asked: Lock::default() }))
+    pub fn new(ground: &Arc<dyn Ground>, spec: ServerSpec, recorder: Recorder) -> Self {
+        let ground = Arc::clone(ground);
+        Self(Arc::new(Inner { spec, ground, recorder, asked: Lock::default() }))
     }
 
     /// Starts its process, after killing the one that runs.
     pub fn start(&self) {
-        let host = self.0.machine.start();
+        let Some(host) = self.0.ground.boot(&self.0.spec.name) else { return };
         let (server, serving) = (self.clone(), host.clone());
         drop(host.spawn("model server", async move {
             if let Ok(listener) = serving.listen(([0, 0, 0, 0], MODELS).into()).await {
@@ -135,7 +134,7 @@ impl ModelServer {
         let does = self.0.spec.does;
         let mood = Mood::draw(&does, &mut random);
         let tokens = does.tokens.draw(&mut random).min(ask.most).max(1);
-        let entry = Entry::new(&self.0.world, &self.0.recorder, &self.0.spec.name, &ask);
+        let entry = Entry::new(&self.0.recorder, &self.0.spec.name, &ask);
         host.sleep(mood.first_token).await;
         if let Some(refusal) = mood.refusal {
             return Ok(refusal.response(&entry));
@@ -155,7 +154,7 @@ impl ModelServer {
             *nth += 1;
             *nth
         };
-        self.0.world.random(&format!("{} answers {call:?} for the {nth}. time", self.0.spec.name))
+        self.0.ground.random(&format!("{} answers {call:?} for the {nth}. time", self.0.spec.name))
     }
 }
 

@@ -34,6 +34,16 @@ impl WorldClock {
     }
 }
 
+impl Clock for WorldClock {
+    fn mono(&self) -> Mono {
+        self.now()
+    }
+
+    fn wall(&self) -> WallMs {
+        WallMs::from_millis(WALL_START_MS).plus(self.now().since(Mono::ZERO))
+    }
+}
+
 /// One machine's clocks, which outlive its processes.
 #[derive(Debug)]
 pub(super) struct MachineClock {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Mono;
-use seam::Lock;
+use seam::{Clock, Lock};
 use simulation_hooks::Random;
 
 use super::clock::{MachineClock, WorldClock};
@@ -56,6 +56,12 @@ impl World {
     #[must_use]
     pub fn now(&self) -> Mono {
         self.clock.now()
+    }
+
+    /// The clock that shows it.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(self.clock)
     }
 
     /// Lets the world go on for `time`.

@@ -11,8 +11,8 @@ use seam::Lock;
 
 use super::{Degrade, DiskFault, Fault, Mode, Target};
 use crate::actors::ModelServer;
-use crate::deployment::Deployment;
-use crate::engine::{Cut, DiskFaults, Link, Machine, PowerLoss, Reorder, World};
+use crate::engine::{Cut, DiskFaults, Link, Reorder};
+use crate::ground::Ground;
 use crate::schedule::Dated;
 
 /// How late an overtaken datagram is at most.
@@ -42,8 +42,6 @@ pub struct Place {
     pub region: String,
     /// What it is.
     pub kind: Kind,
-    /// The machine.
-    pub machine: Machine,
 }
 
 /// Where faults strike. Cheap to clone; all clones are the same.
@@ -52,8 +50,7 @@ pub struct Field(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    world: World,
-    mesh: Deployment,
+    ground: Arc<dyn Ground>,
     places: BTreeMap<String, Place>,
     servers: BTreeMap<String, ModelServer>,
     disk: DiskFaults,
@@ -87,30 +84,23 @@ impl Field {
     /// A field without a fault. `disk` is what disks of nodes are like.
     #[must_use]
     pub fn new(
-        world: &World,
-        mesh: &Deployment,
+        ground: &Arc<dyn Ground>,
         places: BTreeMap<String, Place>,
         servers: BTreeMap<String, ModelServer>,
         disk: DiskFaults,
     ) -> Self {
-        let (world, mesh) = (world.clone(), mesh.clone());
-        let field = Self(Arc::new(Inner { world, mesh, places, servers, disk, state: Lock::default() }));
+        let ground = Arc::clone(ground);
+        let field = Self(Arc::new(Inner { ground, places, servers, disk, state: Lock::default() }));
         for name in field.0.places.keys() {
             field.remake_disk(name);
         }
         field
     }
 
-    /// The world it is in.
+    /// What lies under it.
     #[must_use]
-    pub fn world(&self) -> &World {
-        &self.0.world
-    }
-
-    /// The mesh on it.
-    #[must_use]
-    pub fn mesh(&self) -> &Deployment {
-        &self.0.mesh
+    pub fn ground(&self) -> &dyn Ground {
+        &*self.0.ground
     }
 
     /// All machines by name.
@@ -162,11 +152,11 @@ impl Field {
             let all = others.flat_map(|other| machines.iter().map(move |one| (one.clone(), other.clone())));
             all.map(|(one, other)| if swap { (other, one) } else { (one, other) }).collect::<BTreeSet<Pair>>()
         };
-        let used = |name: &String| Some((name.clone(), self.0.places.get(name)?.machine.disk_used()));
+        let used = |name: &String| (name.clone(), self.ground().disk_used(name));
         let standing = Standing {
             out: pairs(false),
             back: pairs(true),
-            used: machines.iter().filter_map(used).collect(),
+            used: machines.iter().map(used).collect(),
             machines: machines.clone(),
             is_cut: true,
             fault,
@@ -204,19 +194,19 @@ impl Field {
     pub fn start(&self, name: &str) {
         match self.0.servers.get(name) {
             Some(server) => server.start(),
-            None => self.0.mesh.start(name),
+            None => self.ground().start(name),
         }
     }
 
     fn strike_machine(&self, name: &str, fault: &Fault) {
-        let Some(Place { machine, .. }) = self.0.places.get(name) else { return };
+        let ground = self.ground();
         match fault {
-            Fault::Crash { .. } if !self.is_down(name) => machine.crash(),
+            Fault::Crash { .. } if !self.is_down(name) => ground.crash(name),
             Fault::PowerOff { torn, .. } | Fault::LoseRegion { torn, .. } => {
-                machine.power_off(if *torn { PowerLoss::Torn } else { PowerLoss::Unsynced });
+                ground.power_off(name, *torn);
             }
-            Fault::Pause { .. } => machine.pause(),
-            Fault::ClockStep { by_ms, .. } => machine.step_clock(*by_ms),
+            Fault::Pause { .. } => ground.pause(name),
+            Fault::ClockStep { by_ms, .. } => ground.step_clock(name, *by_ms),
             Fault::Crash { .. }
             | Fault::Partition { .. }
             | Fault::Degrade { .. }
@@ -227,7 +217,7 @@ impl Field {
     }
 
     fn heal_machine(&self, name: &str, standing: &Standing) {
-        let Some(Place { machine, .. }) = self.0.places.get(name) else { return };
+        let ground = self.ground();
         match &standing.fault {
             Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. }
                 if !self.is_down(name) =>
@@ -240,12 +230,12 @@ impl Field {
                     state.standing.values().filter(|other| matches!(other.fault, Fault::Pause { .. }));
                 if !others.into_iter().any(|other| other.machines.iter().any(|paused| paused == name)) {
                     drop(state);
-                    machine.resume();
+                    ground.resume(name);
                 }
             }
-            Fault::ClockStep { by_ms, .. } => machine.step_clock(by_ms.saturating_neg()),
+            Fault::ClockStep { by_ms, .. } => ground.step_clock(name, by_ms.saturating_neg()),
             // A node whose disk failed may have ended, as it should; what supervises it starts it again.
-            Fault::Disk { .. } if machine.tasks() == 0 && !self.is_down(name) => self.start(name),
+            Fault::Disk { .. } if !ground.is_running(name) && !self.is_down(name) => self.start(name),
             Fault::Crash { .. }
             | Fault::PowerOff { .. }
             | Fault::LoseRegion { .. }
@@ -267,7 +257,6 @@ impl Field {
     }
 
     fn remake_link(&self, pair: &Pair) {
-        let (Some(from), Some(to)) = (self.0.places.get(&pair.0), self.0.places.get(&pair.1)) else { return };
         let link = {
             let state = self.0.state.lock();
             let mut link = state.links.get(pair).cloned().unwrap_or_default();
@@ -276,11 +265,11 @@ impl Field {
             }
             link
         };
-        self.0.world.change_link(&from.machine, &to.machine, |old| *old = link);
+        self.ground().set_link(&pair.0, &pair.1, link);
     }
 
     fn remake_disk(&self, name: &str) {
-        let Some(Place { machine, kind: Kind::Central | Kind::Edge, .. }) = self.0.places.get(name) else {
+        let Some(Place { kind: Kind::Central | Kind::Edge, .. }) = self.0.places.get(name) else {
             return;
         };
         let mut faults = self.0.disk.clone();
@@ -297,7 +286,7 @@ impl Field {
                 DiskFault::Lies => faults.lies = true,
             }
         }
-        machine.disk_faults(|old| *old = faults);
+        self.ground().set_disk(name, faults);
     }
 
     /// The machines that `target` means now. Of several that it may mean, `pick` chooses.

@@ -26,13 +26,13 @@ const QUIET: Duration = Duration::from_secs(3);
 impl Stage {
     /// Waits until the mesh is whole, and says how long that took; `None` when it took longer than `most`.
     pub(super) async fn converge(&self, most: Duration) -> Option<Duration> {
-        let world = self.field.world();
-        let began = world.now();
-        while world.now().since(began) <= most + AGAIN {
+        let ground = self.field.ground();
+        let began = ground.now();
+        while ground.now().since(began) <= most + AGAIN {
             if self.is_whole().await {
-                return Some(world.now().since(began));
+                return Some(ground.now().since(began));
             }
-            world.sleep(AGAIN).await;
+            ground.sleep(AGAIN).await;
         }
         None
     }
@@ -78,7 +78,7 @@ impl Stage {
     ) -> Evidence {
         let fresh = self.try_all(scenario).await;
         let ledger = self.settled().await;
-        self.field.world().sleep(QUIET).await;
+        self.field.ground().sleep(QUIET).await;
         let serials = self.last_read().await;
         let (tasks, streams) = self.counts();
         let tasks = tasks.into_iter().map(|(name, after)| {
@@ -91,7 +91,7 @@ impl Stage {
             records: self.records().await,
             ledger,
             serials,
-            ended: self.field.mesh().ended(),
+            ended: self.field.ground().ended(),
             epochs: self.epochs(),
             converged,
             fresh,
@@ -131,10 +131,10 @@ impl Stage {
 
     /// The books once nothing is on its way any more, or as they are after a while.
     async fn settled(&self) -> Option<Ledger> {
-        let world = self.field.world();
-        let began = world.now();
+        let ground = self.field.ground();
+        let began = ground.now();
         let mut last = None;
-        while world.now().since(began) < SETTLED_WITHIN {
+        while ground.now().since(began) < SETTLED_WITHIN {
             if let Some(ledger) = self.ledger().await {
                 let is_settled = ledger.rows.iter().all(|row| row.settling.0 == 0 && row.orphaned.0 == 0);
                 last = Some(ledger);
@@ -142,7 +142,7 @@ impl Stage {
                     break;
                 }
             }
-            world.sleep(AGAIN).await;
+            ground.sleep(AGAIN).await;
         }
         last
     }
@@ -188,20 +188,14 @@ impl Stage {
             let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             Some(InForce { edge: line.machine, at: line.at, epoch: after.get(..digits)?.parse().ok()? })
         };
-        self.field.world().log().into_iter().filter_map(in_force).collect()
+        self.field.ground().log().into_iter().filter_map(in_force).collect()
     }
 
     async fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
         for edge in self.field.names(Kind::Edge) {
-            let Some(place) = self.field.places().get(&edge) else { continue };
-            let disk = place.machine.disk();
-            let mut files = disk.list(Path::new(RECORDS)).await.unwrap_or_default();
-            files.sort();
-            for file in files {
-                let path = Path::new(RECORDS).join(file);
-                let text = disk.read(&path).await.unwrap_or_default();
-                records.extend(String::from_utf8_lossy(&text).lines().filter_map(|line| record(&edge, line)));
+            for text in self.field.ground().files(&edge, Path::new(RECORDS)).await {
+                records.extend(text.lines().filter_map(|line| record(&edge, line)));
             }
         }
         records

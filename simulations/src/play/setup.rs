@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use seam::Host;
@@ -12,7 +13,9 @@ use crate::actors::{Caller, CallerSetup, Dns, ModelServer, Operations};
 use crate::deployment::{Deployment, MODELS, PROVIDER_KEY, Plan};
 use crate::engine::{DiskFaults, Link, World};
 use crate::faults::{Field, Kind, Place};
+use crate::ground::{Ground, Simulated};
 use crate::history::{Call, CallOutcome, Recorder};
+use crate::operator::Operator;
 use crate::scenario::{Chance, Counts, Load, Scenario, Topology};
 use crate::schedule::{CallerPlan, Schedule, Wire};
 
@@ -42,47 +45,40 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) async fn set(
+    /// Sets it in a simulated world.
+    pub(super) async fn simulated(
         world: &World,
         scenario: &Scenario,
         schedule: &Schedule,
         recorder: &Recorder,
     ) -> Result<Self, PlayError> {
-        let topology = &scenario.topology;
         world.default_link(usual_link(schedule));
-        let plan = Plan {
-            centrals: topology.centrals(),
-            edges: topology.edge_spots(),
-            round_trip: Duration::from_millis(schedule.round_trip),
-            records: Some(RECORDS),
-        };
-        let mesh = Deployment::planned(world, &plan).await?;
-        let mut places = BTreeMap::new();
-        for (spots, kind) in [(&plan.centrals, Kind::Central), (&plan.edges, Kind::Edge)] {
-            for spot in spots {
-                let Some(machine) = mesh.machine(&spot.name).cloned() else { continue };
-                places.insert(spot.name.clone(), Place { region: spot.region.clone(), kind, machine });
-            }
+        let mesh = Deployment::planned(world, &plan(&scenario.topology, schedule)).await?;
+        for name in actors(&scenario.topology) {
+            let _found_by_name = world.machine(&name);
         }
+        let ground: Arc<dyn Ground> = Arc::new(Simulated::new(world, &mesh));
+        Self::set(&ground, mesh.operator(), scenario, schedule, recorder).await
+    }
+
+    /// Sets it on `ground`, on which central and edges have been started.
+    pub(super) async fn set(
+        ground: &Arc<dyn Ground>,
+        operator: &Operator,
+        scenario: &Scenario,
+        schedule: &Schedule,
+        recorder: &Recorder,
+    ) -> Result<Self, PlayError> {
+        let topology = &scenario.topology;
         let mut servers = BTreeMap::new();
         for spec in &topology.server {
-            let machine = world.machine(&spec.name);
-            let server = ModelServer::new(world, machine.clone(), spec.clone(), recorder.clone());
+            let server = ModelServer::new(ground, spec.clone(), recorder.clone());
             server.start();
             servers.insert(spec.name.clone(), server);
-            places
-                .insert(spec.name.clone(), Place { region: spec.region.clone(), kind: Kind::Model, machine });
         }
         let mut hosts = BTreeMap::new();
         for region in topology.edges.keys() {
-            let machine = world.machine(&format!("callers-{region}"));
-            hosts.insert(region.clone(), machine.start());
-            let name = machine.name().to_owned();
-            places.insert(name, Place { region: region.clone(), kind: Kind::Callers, machine });
-        }
-        if let Some(machine) = world.machines().into_iter().find(|machine| machine.name() == "operator") {
-            let region = String::new();
-            places.insert("operator".to_owned(), Place { region, kind: Kind::Outside, machine });
+            hosts.extend(ground.boot(&callers_of(region)).map(|host| (region.clone(), host)));
         }
         let (least, most) = schedule.sync_us;
         let disk = DiskFaults {
@@ -90,27 +86,28 @@ impl Stage {
             sync_jitter: Duration::from_micros(most.saturating_sub(least)),
             ..DiskFaults::default()
         };
-        let field = Field::new(world, &mesh, places, servers, disk);
+        let field = Field::new(ground, places(topology), servers, disk);
         lay_links(&field, schedule);
         let operations = Operations {
-            operator: mesh.operator().clone(),
-            nodes: plan.centrals.iter().map(|spot| spot.name.clone()).collect(),
+            operator: operator.clone(),
+            nodes: topology.centrals().into_iter().map(|spot| spot.name).collect(),
             recorder: recorder.clone(),
         };
         let distances =
             schedule.links.iter().map(|wire| (wire.one.clone(), wire.other.clone(), wire.delay_us));
-        let dns = Dns::new(plan.edges.clone(), distances.collect());
+        let dns = Dns::new(topology.edge_spots(), distances.collect());
         let stage = Self { field, recorder: recorder.clone(), operations, dns, hosts };
         let first = stage.operations.nodes.first().cloned().unwrap_or_default();
-        mesh.apply(&first, &catalog(topology)).await.map_err(PlayError::Apply)?;
+        let text = catalog(topology, &**ground);
+        operator.apply_when_led(&first, &text).await.map_err(PlayError::Apply)?;
         stage.first_answers(scenario).await?;
         Ok(stage)
     }
 
     /// Asks at every edge until each has answered both tenants.
     async fn first_answers(&self, scenario: &Scenario) -> Result<(), PlayError> {
-        let world = self.field.world();
-        let began = world.now();
+        let ground = self.field.ground();
+        let began = ground.now();
         for edge in self.field.names(Kind::Edge) {
             for strict in [true, false] {
                 loop {
@@ -118,10 +115,10 @@ impl Stage {
                     if call.outcome == CallOutcome::Complete {
                         break;
                     }
-                    if world.now().since(began) > SERVES_WITHIN {
+                    if ground.now().since(began) > SERVES_WITHIN {
                         return Err(PlayError::NeverServed(format!("{call:?}")));
                     }
-                    world.sleep(AGAIN).await;
+                    ground.sleep(AGAIN).await;
                 }
             }
         }
@@ -135,7 +132,7 @@ impl Stage {
         let load = Load { streamed: Chance(0), max_tokens: Counts::exactly(8), ..Load::default() };
         let setup = CallerSetup { load, ..self.callers(scenario) };
         let number = self.recorder.write(|history| history.calls.len());
-        let random = self.field.world().random(&format!("{why} at {edge} {number}"));
+        let random = self.field.ground().random(&format!("{why} at {edge} {number}"));
         let Some(host) = self.hosts.get(&region).cloned() else { return lost() };
         let mut caller = Caller::new(host.clone(), plan, setup, random);
         let edge = edge.to_owned();
@@ -168,6 +165,42 @@ fn lost() -> Call {
     }
 }
 
+/// What stands where, of the nodes.
+pub(crate) fn plan(topology: &Topology, schedule: &Schedule) -> Plan {
+    Plan {
+        centrals: topology.centrals(),
+        edges: topology.edge_spots(),
+        round_trip: Duration::from_millis(schedule.round_trip),
+        records: Some(RECORDS),
+    }
+}
+
+/// The machines of all who are no nodes and no operators.
+pub(crate) fn actors(topology: &Topology) -> Vec<String> {
+    let servers = topology.server.iter().map(|server| server.name.clone());
+    servers.chain(topology.edges.keys().map(|region| callers_of(region))).collect()
+}
+
+/// The machine of a region's callers.
+fn callers_of(region: &str) -> String {
+    format!("callers-{region}")
+}
+
+/// All machines, by name.
+fn places(topology: &Topology) -> BTreeMap<String, Place> {
+    let place = |region: &str, kind| Place { region: region.to_owned(), kind };
+    let mut places = BTreeMap::new();
+    for (spots, kind) in [(topology.centrals(), Kind::Central), (topology.edge_spots(), Kind::Edge)] {
+        places.extend(spots.into_iter().map(|spot| (spot.name, place(&spot.region, kind))));
+    }
+    let servers = topology.server.iter();
+    places.extend(servers.map(|server| (server.name.clone(), place(&server.region, Kind::Model))));
+    let regions = topology.edges.keys();
+    places.extend(regions.map(|region| (callers_of(region), place(region, Kind::Callers))));
+    places.insert("operator".to_owned(), place("", Kind::Outside));
+    places
+}
+
 fn usual_link(schedule: &Schedule) -> Link {
     let between = schedule.links.iter().filter(|wire| wire.one != wire.other);
     let delay = between.map(|wire| wire.delay_us).min().unwrap_or(1_000);
@@ -197,7 +230,7 @@ fn lay_links(field: &Field, schedule: &Schedule) {
 }
 
 /// Two tenants, one of them under a strict budget, and the models that the servers serve.
-fn catalog(topology: &Topology) -> String {
+fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
     let horizon = topology.horizon_ms.map_or_else(String::new, |ms| format!(", horizon_ms: {ms}"));
     let mut text = format!(
         "tenants: [{{name: strict}}, {{name: free}}]\n\
@@ -209,10 +242,10 @@ fn catalog(topology: &Topology) -> String {
     );
     // Writing to a string cannot fail.
     for server in topology.server.iter().filter(|server| server.provider) {
-        let name = &server.name;
+        let (name, at) = (&server.name, ground.address(&server.name));
         let _infallible = writeln!(
             text,
-            "- {{name: {name}, base_url: \"http://{name}:{MODELS}\", credential: {PROVIDER_KEY}}}"
+            "- {{name: {name}, base_url: \"http://{at}:{MODELS}\", credential: {PROVIDER_KEY}}}"
         );
     }
     let text = text.trim_end_matches("providers:\n").to_owned();
@@ -226,8 +259,8 @@ fn catalog(topology: &Topology) -> String {
         let serving = topology.server.iter().filter(|server| server.serves.contains(&model));
         let (providers, replicas): (Vec<_>, Vec<_>) = serving.partition(|server| server.provider);
         let replica = |server: &&crate::scenario::ServerSpec| {
-            let (name, region) = (&server.name, &server.region);
-            format!("{{name: {name}, region: {region}, url: \"http://{name}:{MODELS}\"}}")
+            let (name, region, at) = (&server.name, &server.region, ground.address(&server.name));
+            format!("{{name: {name}, region: {region}, url: \"http://{at}:{MODELS}\"}}")
         };
         let _infallible = write!(
             text,

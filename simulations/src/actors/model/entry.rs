@@ -1,6 +1,5 @@
 //! One request in a model server's log; what is dropped before its end was left by the gateway or killed.
 
-use crate::engine::World;
 use crate::history::{Recorder, Served, ServedEnd};
 
 use super::reply::Ask;
@@ -8,18 +7,17 @@ use super::reply::Ask;
 /// One request in the log.
 #[derive(Debug)]
 pub(super) struct Entry {
-    world: World,
     recorder: Recorder,
     at: usize,
 }
 
 impl Entry {
-    pub(super) fn new(world: &World, recorder: &Recorder, server: &str, ask: &Ask) -> Self {
+    pub(super) fn new(recorder: &Recorder, server: &str, ask: &Ask) -> Self {
         let served = Served {
             server: server.to_owned(),
             call: ask.call,
             model: ask.model.clone(),
-            asked: world.now(),
+            asked: recorder.now(),
             first_token: None,
             ended: None,
             end: ServedEnd::Open,
@@ -31,12 +29,12 @@ impl Entry {
             history.served.push(served);
             history.served.len() - 1
         });
-        Self { world: world.clone(), recorder: recorder.clone(), at }
+        Self { recorder: recorder.clone(), at }
     }
 
     /// A token leaves.
     pub(super) fn token(&self) {
-        let now = self.world.now();
+        let now = self.recorder.now();
         self.change(|served| {
             served.first_token.get_or_insert(now);
             served.output += 1;
@@ -49,7 +47,7 @@ impl Entry {
     }
 
     pub(super) fn end(&self, end: ServedEnd) {
-        let now = self.world.now();
+        let now = self.recorder.now();
         self.change(|served| {
             if served.end == ServedEnd::Open {
                 served.end = end;
