@@ -1,5 +1,6 @@
 //! The command line: plays scenarios, one seed or many, and says which seed broke what and how to play it again.
 
+mod real;
 mod run;
 mod sweep;
 mod words;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use thiserror::Error;
 
+use crate::real::RealError;
 use crate::scenario::ScenarioError;
 
 /// Plays scenarios of the mesh in a simulated world.
@@ -27,6 +29,8 @@ enum Command {
     Run(run::Run),
     /// Plays one seed, or one schedule, twice, and compares the histories.
     Replay(run::Replay),
+    /// Plays one scenario with real processes in network namespaces; needs root.
+    Real(real::Real),
     /// Plays all scenarios with fresh seeds for a time.
     Sweep(sweep::Sweep),
 }
@@ -64,22 +68,30 @@ pub enum CliError {
     /// What was asked makes no sense.
     #[error("{0}")]
     Asked(String),
+    /// A run with real processes.
+    #[error("no run with real processes")]
+    Real(#[from] RealError),
     /// Standard output is gone.
     #[error("standard output")]
     Out(#[from] io::Error),
 }
 
-/// Does what was asked; the exit code is 1 when something was violated, 2 when it could not be done.
+/// Does what was asked; the exit code is 1 when something was violated, 2 when it could not be done, 3 when a
+/// real run is void.
 #[must_use]
 pub fn main(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
+        Command::Real(real) => return end(real.run()),
         Command::Run(run) => run.run(),
         Command::Replay(replay) => replay.run(),
         Command::Sweep(sweep) => sweep.run(),
     };
+    end(done.map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+fn end(done: Result<ExitCode, CliError>) -> ExitCode {
     match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(error) => {
             // Nowhere is left to complain when standard error is gone.
             drop(writeln!(io::stderr(), "{}", crate::deployment::chain(&error)));

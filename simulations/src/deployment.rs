@@ -1,6 +1,8 @@
 //! A whole mesh in a world: central nodes, edges, model servers and an operator, each on a machine of its own, running
 //! the code that ships from configuration files as operators write them.
 
+pub(crate) mod configs;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,9 +21,9 @@ use crate::http::ExchangeError;
 use crate::operator::Operator;
 
 /// Where mesh endpoints listen.
-const MESH: u16 = 7000;
+pub(crate) const MESH: u16 = 7000;
 /// Where the admin API listens.
-const ADMIN: u16 = 7443;
+pub(crate) const ADMIN: u16 = 7443;
 /// Where callers reach edges.
 pub const CALLS: u16 = 8080;
 /// Where model servers listen.
@@ -29,9 +31,9 @@ pub const MODELS: u16 = 8000;
 /// What the provider's model server demands of central.
 pub const PROVIDER_KEY: &str = "sk-of-the-provider";
 
-const CREDENTIALS: &str = "/credentials";
-const DATA: &str = "/data";
-const SEAL_KEYS: &str = "/data/seal.keys";
+const CREDENTIALS: &str = configs::CREDENTIALS;
+const DATA: &str = configs::DATA;
+const SEAL_KEYS: &str = configs::SEAL_KEYS;
 
 /// What stands where.
 #[derive(Clone, Debug, Default)]
@@ -181,11 +183,7 @@ impl Deployment {
             let machine = world.machine(&spot.name);
             let mut node = edge(&authority, machine, (&spot.region, &spot.name), &centrals).await?;
             if let (Kind::Edge(text), Some(directory)) = (&mut node.kind, plan.records) {
-                // Writing to a string cannot fail.
-                let _infallible = write!(
-                    text,
-                    "[record]\ndirectory = \"{directory}\"\nkeep = 1000\nsuccess_per_mille = 1000\n"
-                );
+                *text += &configs::records(directory);
             }
             nodes.insert(spot.name.clone(), node);
         }
@@ -303,9 +301,15 @@ async fn central(
     round_trip: Duration,
 ) -> Result<Node, DeployError> {
     enrol(authority, machine, &format!("central/{region}/{}", machine.name())).await?;
-    let seal = Bytes::from(format!("1 {:064x}\n", 7));
-    write_atomic(&*machine.disk(), Path::new(SEAL_KEYS), seal).await?;
-    let kind = Kind::Central(central_config(*id, round_trip, members));
+    write_atomic(&*machine.disk(), Path::new(SEAL_KEYS), Bytes::from(configs::seal_keys())).await?;
+    let listed = members.iter().map(|(id, region, machine)| configs::Member {
+        id: *id,
+        name: machine.name().to_owned(),
+        region: (*region).to_owned(),
+        mesh: machine.at(MESH),
+    });
+    let listed: Vec<_> = listed.collect();
+    let kind = Kind::Central(configs::central("", *id, round_trip, &listed));
     Ok(Node { machine: Machine::clone(machine), kind })
 }
 
@@ -316,7 +320,8 @@ async fn edge(
     centrals: &[(&str, Machine)],
 ) -> Result<Node, DeployError> {
     enrol(authority, &machine, &format!("edge/{region}/{name}")).await?;
-    let kind = Kind::Edge(edge_config(&machine, centrals));
+    let seeds: Vec<_> = centrals.iter().map(|(_, machine)| format!("{}:{MESH}", machine.name())).collect();
+    let kind = Kind::Edge(configs::edge("", machine.at(MESH), &seeds));
     Ok(Node { machine, kind })
 }
 
@@ -333,36 +338,6 @@ async fn operator(world: &World, authority: &Authority) -> Result<Operator, Depl
     let making = async move { Operator::new(host, Path::new(CREDENTIALS), ADMIN).await };
     let made = machine.run("operator", making).await;
     Ok(made.map_err(|_gone| DeployError::Gone)??)
-}
-
-fn central_config(number: u64, round_trip: Duration, members: &[Member<'_>]) -> String {
-    let mut text = format!(
-        "data = \"{DATA}\"\nid = {number}\nseal_keys = \"{SEAL_KEYS}\"\nround_trip_ms = {}\n\
-         [mesh]\nlisten = \"0.0.0.0:{MESH}\"\ncredentials = \"{CREDENTIALS}\"\n\
-         [admin]\nlisten = \"0.0.0.0:{ADMIN}\"\n",
-        round_trip.as_millis(),
-    );
-    for (id, region, machine) in members {
-        let (name, mesh) = (machine.name(), machine.at(MESH));
-        // Writing to a string cannot fail.
-        let _infallible = write!(
-            text,
-            "[[members]]\nid = {id}\nname = \"{name}\"\nregion = \"{region}\"\nmesh = \"{mesh}\"\n"
-        );
-    }
-    text
-}
-
-fn edge_config(machine: &Machine, centrals: &[(&str, Machine)]) -> String {
-    let seeds: Vec<String> =
-        centrals.iter().map(|(_, machine)| format!("\"{}:{MESH}\"", machine.name())).collect();
-    format!(
-        "data = \"{DATA}\"\ncentral = [{}]\n\
-         [mesh]\nlisten = \"{}\"\ncredentials = \"{CREDENTIALS}\"\n\
-         [[ingress]]\nlisten = \"0.0.0.0:{CALLS}\"\n",
-        seeds.join(", "),
-        machine.at(MESH),
-    )
 }
 
 fn model_options(region: &str) -> demo::Options {

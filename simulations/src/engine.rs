@@ -21,6 +21,7 @@ pub use leaks::Leaks;
 pub use log::Line;
 pub use machine::Machine;
 pub use network::{Cut, Link, Reorder};
+pub(crate) use network::{Fate, Path};
 pub use run::{Failure, Options, Report, run, run_twice};
 pub use simulation_hooks::Random;
 pub use trace::{Packet, Trace};

@@ -18,6 +18,20 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::write(path, bytes)
 }
 
+/// Makes a directory that is empty.
+pub(crate) fn make_empty(path: &Path) -> io::Result<()> {
+    remove(path)?;
+    std::fs::create_dir_all(path)
+}
+
+/// Removes a directory and what is in it, when it is there.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// The files of a directory whose names end so, sorted.
 pub(crate) fn list(directory: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();

@@ -61,4 +61,4 @@ fn violation(invariant: &'static str, at: Option<Mono>, what: impl Into<String>)
 }
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;

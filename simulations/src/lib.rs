@@ -25,5 +25,6 @@ pub mod invariants;
 pub mod marks;
 pub mod operator;
 pub mod play;
+pub mod real;
 pub mod scenario;
 pub mod schedule;

@@ -21,7 +21,7 @@ use crate::invariants::{Violation, judge};
 use crate::marks::{self, Mark};
 use crate::scenario::Scenario;
 use crate::schedule::{Schedule, Until};
-use setup::Stage;
+pub(crate) use setup::{Stage, actors, plan};
 
 /// What came of a run.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ async fn act(world: &World, scenario: &Scenario, schedule: &Schedule) -> Result<
 
 impl Stage {
     /// Lets the mesh settle, strikes, heals, waits until it is whole, serves on, and gathers the evidence.
-    async fn perform(&self, scenario: &Scenario, schedule: &Schedule) -> Evidence {
+    pub(crate) async fn perform(&self, scenario: &Scenario, schedule: &Schedule) -> Evidence {
         let (ground, recorder) = (self.field.ground(), &self.recorder);
         let before = self.counts();
         let (stopper, stop) = Stopper::new();

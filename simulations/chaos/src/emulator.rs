@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
-use crate::{ChaosError, Lateness, Namespace};
+use crate::{ChaosError, Lateness, Namespace, thread};
 
 /// Packets read from one host before the others have their turn.
 const BATCH: usize = 64;
@@ -153,6 +153,7 @@ struct Wires<F> {
 
 impl<F: Fates> Wires<F> {
     fn run(mut self) -> Lateness {
+        self.lateness.set_urgent(thread::urgent());
         let mut events = Vec::with_capacity(self.devices.len());
         let mut buffer = vec![0; PACKET].into_boxed_slice();
         while !self.shared.stopping.load(Memory::Acquire) {

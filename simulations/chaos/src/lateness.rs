@@ -19,11 +19,12 @@ pub struct Lateness {
     late: Vec<u64>,
     delivered: u64,
     dropped: u64,
+    is_urgent: bool,
 }
 
 impl Lateness {
     pub(crate) fn new() -> Self {
-        Self { late: vec![0; BUCKETS], delivered: 0, dropped: 0 }
+        Self { late: vec![0; BUCKETS], delivered: 0, dropped: 0, is_urgent: false }
     }
 
     pub(crate) fn note(&mut self, late: Duration) {
@@ -36,6 +37,16 @@ impl Lateness {
 
     pub(crate) const fn drop_one(&mut self) {
         self.dropped += 1;
+    }
+
+    pub(crate) const fn set_urgent(&mut self, is_urgent: bool) {
+        self.is_urgent = is_urgent;
+    }
+
+    /// Whether the emulator ran at real-time priority.
+    #[must_use]
+    pub const fn is_urgent(&self) -> bool {
+        self.is_urgent
     }
 
     /// Packets delivered.
@@ -73,12 +84,13 @@ impl fmt::Display for Lateness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} packets, late by {:?} (p50), {:?} (p99), {:?} (p99.9), {} dropped",
+            "{} packets, late by {:?} (p50), {:?} (p99), {:?} (p99.9), {} dropped, at {} priority",
             self.delivered,
             self.within(500),
             self.within(990),
             self.within(999),
-            self.dropped
+            self.dropped,
+            if self.is_urgent { "real-time" } else { "normal" }
         )
     }
 }

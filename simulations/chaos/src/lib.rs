@@ -7,12 +7,18 @@
 
 mod emulator;
 mod lateness;
+mod mounts;
 mod namespace;
+mod process;
+mod thread;
 mod tun;
 
 pub use emulator::{Emulator, Fate, Fates};
 pub use lateness::Lateness;
+pub use mounts::{SmallDisk, isolate};
 pub use namespace::{Host, Namespace};
+pub use process::Process;
+pub use thread::Actor;
 
 /// The network of real processes cannot be set up or run.
 #[derive(Debug, thiserror::Error)]

@@ -97,9 +97,14 @@ impl Drop for Namespace {
     }
 }
 
-fn enter(name: &str) -> Result<(), ChaosError> {
+pub(crate) fn handle(name: &str) -> Result<File, ChaosError> {
+    let doing = format!("entering the namespace {name}");
+    File::open(format!("{HANDLES}/{name}")).map_err(ChaosError::kernel(doing))
+}
+
+pub(crate) fn enter(name: &str) -> Result<(), ChaosError> {
     let doing = || format!("entering the namespace {name}");
-    let handle = File::open(format!("{HANDLES}/{name}")).map_err(ChaosError::kernel(doing()))?;
+    let handle = handle(name)?;
     move_into_link_name_space(handle.as_fd(), Some(LinkNameSpaceType::Network))
         .map_err(|error| ChaosError::kernel(doing())(error.into()))
 }

@@ -26,7 +26,7 @@ use super::trace::Trace;
 
 use datagram::Inbox;
 pub use link::{Cut, Link, Reorder};
-use link::{Fate, Path};
+pub(crate) use link::{Fate, Path};
 use tcp::{Conn, Frame, ListenQueue, Side};
 
 /// The first port that port 0 takes, as most systems have it.
@@ -58,7 +58,7 @@ struct State {
     names: BTreeMap<String, IpAddr>,
     presence: BTreeMap<IpAddr, Presence>,
     next_port: BTreeMap<IpAddr, u16>,
-    paths: BTreeMap<(IpAddr, IpAddr), Path>,
+    paths: BTreeMap<(IpAddr, IpAddr), Path<Event>>,
     default_link: Link,
     inboxes: BTreeMap<SocketAddr, Arc<Inbox>>,
     listeners: BTreeMap<SocketAddr, ListenQueue>,
@@ -255,7 +255,7 @@ impl State {
         self.schedule(due, event);
     }
 
-    fn path(&mut self, from: IpAddr, to: IpAddr) -> &mut Path {
+    fn path(&mut self, from: IpAddr, to: IpAddr) -> &mut Path<Event> {
         let link = &self.default_link;
         self.paths.entry((from, to)).or_insert_with(|| Path::new(link.clone()))
     }

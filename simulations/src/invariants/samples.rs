@@ -10,12 +10,12 @@ use crate::evidence::{Evidence, Facts, InForce, Record};
 use crate::faults::Kind;
 use crate::history::{Call, CallOutcome, History, Read, Served, ServedEnd, Struck, Write, WriteOutcome};
 
-pub(super) const fn at(ms: u64) -> Mono {
+pub(crate) const fn at(ms: u64) -> Mono {
     Mono::from_nanos(ms * 1_000_000)
 }
 
 /// One strict call that cost 1,000, one write and one read of it.
-pub(super) fn evidence() -> Evidence {
+pub(crate) fn evidence() -> Evidence {
     let read =
         Read { node: "central-eu".into(), started: at(30), ended: at(40), epoch: 2, serials: [0].into() };
     let write = Write {
@@ -55,7 +55,7 @@ pub(super) fn evidence() -> Evidence {
     }
 }
 
-pub(super) fn call() -> Call {
+pub(crate) fn call() -> Call {
     Call {
         id: 0,
         retry_of: None,
@@ -103,7 +103,7 @@ pub(super) fn record() -> Record {
     }
 }
 
-pub(super) fn struck(what: &'static str, machine: &str, ms: u64) -> Struck {
+pub(crate) fn struck(what: &'static str, machine: &str, ms: u64) -> Struck {
     Struck { id: 0, at: at(ms), healed: None, what, machines: vec![machine.to_owned()] }
 }
 

@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// A mesh that serves, and those around it.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     pub(super) field: Field,
     pub(super) recorder: Recorder,
     pub(super) operations: Operations,
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     /// Sets it on `ground`, on which central and edges have been started.
-    pub(super) async fn set(
+    pub(crate) async fn set(
         ground: &Arc<dyn Ground>,
         operator: &Operator,
         scenario: &Scenario,

@@ -7,7 +7,6 @@ use base::Mono;
 use simulation_hooks::Random;
 
 use super::super::clock::nanos;
-use super::Event;
 
 /// The largest datagram of an Ethernet path: 1,500 bytes less the headers of IPv4 and UDP.
 const ETHERNET_MTU: usize = 1472;
@@ -72,31 +71,31 @@ impl Default for Link {
 
 /// What happens to one packet.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Lost,
     Held,
     Arrives(Mono),
     ArrivesTwice(Mono, Mono),
 }
 
-/// A link and what is on it.
+/// A link and what is on it; `H` is what it holds back.
 #[derive(Debug)]
-pub(super) struct Path {
-    pub(super) link: Link,
+pub(crate) struct Path<H> {
+    pub(crate) link: Link,
     /// Until when the sender's interface is busy with packets before this one.
     busy_until: Mono,
     /// No packet that keeps its place arrives before this.
     last_arrival: Mono,
-    held: VecDeque<Event>,
+    held: VecDeque<H>,
 }
 
-impl Path {
-    pub(super) const fn new(link: Link) -> Self {
+impl<H> Path<H> {
+    pub(crate) const fn new(link: Link) -> Self {
         Self { link, busy_until: Mono::ZERO, last_arrival: Mono::ZERO, held: VecDeque::new() }
     }
 
     /// What happens to a packet of `len` bytes sent `now`.
-    pub(super) fn fate(&mut self, now: Mono, len: usize, is_datagram: bool, random: &mut Random) -> Fate {
+    pub(crate) fn fate(&mut self, now: Mono, len: usize, is_datagram: bool, random: &mut Random) -> Fate {
         match self.link.cut {
             Some(Cut::Drop) => return Fate::Lost,
             Some(Cut::Hold) => return Fate::Held,
@@ -124,12 +123,12 @@ impl Path {
         Fate::Arrives(due)
     }
 
-    pub(super) fn hold(&mut self, event: Event) {
+    pub(super) fn hold(&mut self, event: H) {
         self.held.push_back(event);
     }
 
     /// What was held, once packets pass (to arrive) or are dropped (to be lost) instead.
-    pub(super) fn take_freed(&mut self) -> VecDeque<Event> {
+    pub(super) fn take_freed(&mut self) -> VecDeque<H> {
         match self.link.cut {
             Some(Cut::Hold) => VecDeque::new(),
             Some(Cut::Drop) | None => std::mem::take(&mut self.held),
@@ -168,7 +167,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn path(change: impl FnOnce(&mut Link)) -> Path {
+    fn path(change: impl FnOnce(&mut Link)) -> Path<()> {
         let mut link = Link { delay: 10 * MS, ..Link::default() };
         change(&mut link);
         Path::new(link)
@@ -183,7 +182,7 @@ mod tests {
         let mut random = Random::new(1);
         let mut jittery = path(|link| link.jitter = 50 * MS);
         let mut shuffled = path(|link| link.reorder = Some(Reorder { chance: 500_000, late: 50 * MS }));
-        let mut arrivals = |path: &mut Path| -> Vec<Mono> {
+        let mut arrivals = |path: &mut Path<()>| -> Vec<Mono> {
             (0..100)
                 .map(|ms| match path.fate(at(ms), 100, true, &mut random) {
                     Fate::Arrives(due) => due,

@@ -1,0 +1,292 @@
+//! One run with real processes: the scenario, its schedule, its actors and its judges are the simulator's; under them
+//! are namespaces, the release binary and a link emulator. What cannot be done here is left out and told.
+
+mod actor;
+mod figures;
+mod ground;
+mod links;
+mod log;
+mod nodes;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use seam::Host;
+use simulation_chaos::{ChaosError, Lateness, Namespace};
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::authority::EnrolError;
+use crate::deployment::ADMIN;
+use crate::evidence::Evidence;
+use crate::faults::{DiskFault, Fault};
+use crate::files;
+use crate::ground::Ground;
+use crate::history::Recorder;
+use crate::http::ExchangeError;
+use crate::invariants::{Violation, judge};
+use crate::marks::{self, Mark};
+use crate::operator::Operator;
+use crate::play::{PlayError, Stage, actors, plan};
+use crate::scenario::Scenario;
+use crate::schedule::Schedule;
+
+pub use figures::{Figures, Share};
+use ground::Real;
+use nodes::Provisions;
+
+/// Where hosts' addresses start.
+const FIRST_ADDRESS: u32 = Ipv4Addr::new(10, 99, 0, 1).to_bits();
+/// A disk that can be full.
+const SMALL_MIB: u64 = 48;
+/// Beside its phases, a run takes at most this: first answers, settling of the books, last looks.
+const REST: Duration = Duration::from_secs(180);
+
+/// What to run, and where to leave logs.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// The product's binary.
+    pub portolan: PathBuf,
+    /// Logs are left in its directory `real`.
+    pub out: PathBuf,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What must not be; empty when all is well.
+    pub violations: Vec<Violation>,
+    /// What happened that must happen sometimes.
+    pub marks: std::collections::BTreeSet<Mark>,
+    /// What it measured.
+    pub figures: Figures,
+    /// How late packets were.
+    pub lateness: Lateness,
+    /// What of the schedule was not done, and why.
+    pub skipped: Vec<String>,
+    /// Where nodes' logs are.
+    pub logs: PathBuf,
+    /// All that is known of it.
+    pub evidence: Evidence,
+}
+
+/// A run could not be played.
+#[derive(Debug, Error)]
+pub enum RealError {
+    /// There is no binary.
+    #[error(
+        "{0} is no file; build it with `cargo build --release -p portolan`, or name another with --portolan"
+    )]
+    NoBinary(String),
+    /// The kernel gives no hosts or links.
+    #[error("no namespaces, mounts or TUN devices; run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN, /dev/net/tun)")]
+    Chaos(#[from] ChaosError),
+    /// A file cannot be written.
+    #[error("{path} cannot be written")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A certificate cannot be made.
+    #[error("no certificate")]
+    Enrol(#[from] EnrolError),
+    /// The operator cannot work.
+    #[error("the operator")]
+    Operator(#[from] ExchangeError),
+    /// The mesh does not serve.
+    #[error("the mesh does not serve; its logs are in {logs}")]
+    Play {
+        /// Where.
+        logs: String,
+        /// Why.
+        source: PlayError,
+    },
+    /// The runtime or its signals.
+    #[error("the runtime")]
+    Runtime(#[source] std::io::Error),
+    /// Somebody asked it to end.
+    #[error("ended by a signal")]
+    Interrupted,
+    /// It took too long.
+    #[error("not over after {0:?}")]
+    Late(Duration),
+    /// The links ended early.
+    #[error("the links ended early")]
+    LinksEnded,
+}
+
+/// Plays `schedule` with real processes. Call it on a thread that is the process's only one.
+///
+/// # Errors
+/// [`RealError`] says why it could not be played; what was started is gone.
+#[expect(clippy::disallowed_methods, reason = "a real run is not simulated")]
+pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outcome, RealError> {
+    let portolan = std::fs::canonicalize(&how.portolan)
+        .map_err(|_none| RealError::NoBinary(how.portolan.display().to_string()))?;
+    simulation_chaos::isolate()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(RealError::Runtime)?;
+    let (schedule, skipped) = possible(schedule);
+    let logs = how.out.join("real").join(format!("{}-{}", schedule.scenario, schedule.seed));
+    let file = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| RealError::File { path, source }
+    };
+    files::make_empty(&logs).map_err(file(&logs))?;
+    let logs = std::fs::canonicalize(&logs).map_err(file(&logs))?;
+    let scratch = Scratch(how.out.join(format!("real-{}", std::process::id())));
+    files::make_empty(&scratch.0).map_err(file(&scratch.0))?;
+    let root = std::fs::canonicalize(&scratch.0).map_err(file(&scratch.0))?;
+    let (evidence, lateness) = runtime.block_on(async {
+        let host = Host::real();
+        let run = Run { host: &host, scenario, schedule: &schedule, logs: &logs };
+        run.run(&root, &portolan).await
+    })?;
+    Ok(Outcome {
+        violations: judge(&evidence),
+        marks: marks::hit(&evidence),
+        figures: Figures::of(scenario, &evidence),
+        lateness,
+        skipped,
+        logs,
+        evidence,
+    })
+}
+
+/// A schedule without the faults that cannot be struck here, and which those are.
+fn possible(schedule: &Schedule) -> (Schedule, Vec<String>) {
+    let mut possible = schedule.clone();
+    let mut skipped =
+        vec!["counts of nodes' tasks: no one outside can tell (open files are compared instead)".to_owned()];
+    possible.faults.retain(|dated| {
+        let why = match &dated.fault {
+            Fault::ClockStep { .. } => "all real nodes share the machine's clock",
+            Fault::Disk { how: DiskFault::Slow | DiskFault::Fails | DiskFault::Lies, .. } => {
+                "a real disk can only be full"
+            }
+            Fault::PowerOff { .. } | Fault::LoseRegion { .. } => {
+                let kept = "power loss: links go and processes die, but the kernel keeps what was not synced";
+                if !skipped.iter().any(|said| said == kept) {
+                    skipped.push(kept.to_owned());
+                }
+                return true;
+            }
+            Fault::Disk { how: DiskFault::Full, .. }
+            | Fault::Crash { .. }
+            | Fault::Pause { .. }
+            | Fault::Partition { .. }
+            | Fault::Degrade { .. }
+            | Fault::CutRegion { .. }
+            | Fault::Flap { .. } => return true,
+        };
+        skipped.push(format!("{} at {} ms: {why}", dated.fault.kind(), dated.at));
+        false
+    });
+    (possible, skipped)
+}
+
+struct Run<'a> {
+    host: &'a Host,
+    scenario: &'a Scenario,
+    schedule: &'a Schedule,
+    logs: &'a Path,
+}
+
+impl Run<'_> {
+    async fn run(&self, root: &Path, portolan: &Path) -> Result<(Evidence, Lateness), RealError> {
+        let mut ended = signal(SignalKind::terminate()).map_err(RealError::Runtime)?;
+        let mut interrupted = signal(SignalKind::interrupt()).map_err(RealError::Runtime)?;
+        let topology = &self.scenario.topology;
+        let plan = plan(topology, self.schedule);
+        let spots = plan.centrals.iter().chain(&plan.edges).map(|spot| spot.name.clone());
+        let names = spots.chain(actors(topology)).chain(["operator".to_owned()]);
+        let addresses = (FIRST_ADDRESS..).map(Ipv4Addr::from_bits);
+        let directory: BTreeMap<String, Ipv4Addr> = names.zip(addresses).collect();
+        let prefix = format!("portolan-real-{}", std::process::id());
+        let namespace = |(name, address): (&String, &Ipv4Addr)| {
+            Namespace::new(&prefix, &simulation_chaos::Host { name: name.clone(), address: *address })
+        };
+        let namespaces = directory.iter().map(namespace).collect::<Result<Vec<_>, _>>()?;
+        let directory = Arc::new(directory);
+        let provisions = Provisions::new(self.host, root, self.logs)?;
+        let nodes = provisions.nodes(&plan);
+        let names: Vec<String> = nodes.keys().cloned().collect();
+        let real = Real::new((self.schedule.seed, portolan), self.host, &directory, namespaces, nodes)?;
+        let guard = Guard(Arc::new(real));
+        let is_full = |fault: &Fault| matches!(fault, Fault::Disk { how: DiskFault::Full, .. });
+        if self.schedule.faults.iter().any(|dated| is_full(&dated.fault)) {
+            guard.0.small_disks(SMALL_MIB)?;
+        }
+        provisions.lay_out(&plan, &directory)?;
+        let credentials = provisions.enrol("operator", "operator/eu/operator")?;
+        for name in &names {
+            guard.0.start(name);
+        }
+        let ground: Arc<dyn Ground> = Arc::<Real>::clone(&guard.0);
+        let phases = self.schedule.settle + self.schedule.chaos + self.schedule.serve;
+        let most = Duration::from_millis(phases) + self.scenario.expect.converge_within.most + REST;
+        let evidence = tokio::select! {
+            biased;
+            _signal = interrupted.recv() => Err(RealError::Interrupted),
+            _signal = ended.recv() => Err(RealError::Interrupted),
+            acted = self.host.timeout(most, self.act(&ground, &credentials)) => {
+                acted.unwrap_or(Err(RealError::Late(most)))
+            }
+        }?;
+        let lateness = guard.0.end().ok_or(RealError::LinksEnded)?;
+        Ok((evidence, lateness))
+    }
+
+    async fn act(&self, ground: &Arc<dyn Ground>, credentials: &Path) -> Result<Evidence, RealError> {
+        let recorder = Recorder::new(Arc::clone(&self.host.parts().clock));
+        let host = ground.boot("operator").ok_or(ExchangeError::Gone)?;
+        let operator = Operator::new(host, credentials, ADMIN).await?;
+        let set = Stage::set(ground, &operator, self.scenario, self.schedule, &recorder).await;
+        let logs = self.logs.display().to_string();
+        let stage = set.map_err(|source| RealError::Play { logs, source })?;
+        Ok(stage.perform(self.scenario, self.schedule).await)
+    }
+}
+
+/// Ends what runs on a ground, whatever happens.
+struct Guard(Arc<Real>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Nobody asks how late packets of a run were that came to nothing.
+        drop(self.0.end());
+    }
+}
+
+/// A directory that goes with the run.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left over costs room only.
+        drop(files::remove(&self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_that_real_processes_cannot_have_are_left_out_and_told() {
+        let text = "name = \"x\"\nabout = \"x\"\n[topology]\ncentral = [\"eu\"]\nedges = {eu = 1}\n\
+            [[fault]]\nat = \"1s\"\ndo = \"clock_step\"\ntarget = \"edge-eu\"\nby = \"5s\"\n\
+            [[fault]]\nat = \"2s\"\ndo = \"disk\"\ntarget = \"edge-eu\"\ndisk = \"lies\"\n\
+            [[fault]]\nat = \"3s\"\ndo = \"disk\"\ntarget = \"edge-eu\"\ndisk = \"full\"\n";
+        let scenario = Scenario::parse("x.toml", text).unwrap();
+        let (possible, skipped) = possible(&Schedule::draw(&scenario, 1));
+        assert_eq!(possible.faults.iter().map(|dated| dated.at).collect::<Vec<_>>(), [3_000]);
+        assert!(skipped.iter().any(|said| said.starts_with("clock_step at 1000 ms")), "{skipped:?}");
+        assert!(skipped.iter().any(|said| said.starts_with("disk at 2000 ms")), "{skipped:?}");
+    }
+}

@@ -1,0 +1,295 @@
+//! The real ground: a namespace for every machine, processes in them, and the link emulator between them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Mono, WallMs};
+use seam::{Boxed, Clock, Host, Lock};
+use simulation_chaos::{ChaosError, Emulator, Lateness, Namespace, Process, SmallDisk};
+use simulation_hooks::Random;
+
+use super::actor::{self, Directory};
+use super::links::Links;
+use super::log;
+use crate::engine::{DiskFaults, Line, Link};
+use crate::files;
+use crate::ground::Ground;
+
+/// A node and how it starts.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// `central` or `edge`.
+    pub(super) command: &'static str,
+    /// Its directory: configuration, certificate, data, records.
+    pub(super) root: PathBuf,
+    /// Its log.
+    pub(super) log: PathBuf,
+}
+
+/// Real machines. What runs on them ends with [`Real::end`].
+#[derive(Debug)]
+pub(super) struct Real {
+    seed: u64,
+    portolan: PathBuf,
+    host: Host,
+    began: WallMs,
+    clock: Arc<dyn Clock>,
+    directory: Directory,
+    /// Places in the emulator's list, by name.
+    places: BTreeMap<String, usize>,
+    nodes: BTreeMap<String, Node>,
+    state: Lock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    emulator: Option<Emulator<Links>>,
+    namespaces: Vec<Namespace>,
+    processes: BTreeMap<String, Process>,
+    actors: BTreeMap<String, actor::Process>,
+    disks: BTreeMap<String, SmallDisk>,
+    ended: Vec<String>,
+}
+
+impl Real {
+    /// The machines of `namespaces`, which are called as `directory` says, in its order.
+    pub(super) fn new(
+        (seed, portolan): (u64, &Path),
+        host: &Host,
+        directory: &Directory,
+        mut namespaces: Vec<Namespace>,
+        nodes: BTreeMap<String, Node>,
+    ) -> Result<Self, ChaosError> {
+        let links = Links::new(namespaces.len(), Random::for_purpose(seed, "real network"));
+        let emulator = Emulator::start(&mut namespaces, links)?;
+        Ok(Self {
+            seed,
+            portolan: portolan.to_owned(),
+            host: host.clone(),
+            began: host.wall(),
+            clock: Arc::clone(&host.parts().clock),
+            directory: Arc::clone(directory),
+            places: directory.keys().cloned().zip(0..).collect(),
+            nodes,
+            state: Lock::new(State { emulator: Some(emulator), namespaces, ..State::default() }),
+        })
+    }
+
+    /// Gives nodes disks that can be full.
+    pub(super) fn small_disks(&self, mib: u64) -> Result<(), ChaosError> {
+        for (name, node) in &self.nodes {
+            let disk = SmallDisk::mount(&node.root, mib)?;
+            self.state.lock().disks.insert(name.clone(), disk);
+        }
+        Ok(())
+    }
+
+    /// Ends everything, and tells how late packets were.
+    pub(super) fn end(&self) -> Option<Lateness> {
+        let (emulator, processes, actors, disks, namespaces) = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            (
+                state.emulator.take(),
+                std::mem::take(&mut state.processes),
+                std::mem::take(&mut state.actors),
+                std::mem::take(&mut state.disks),
+                std::mem::take(&mut state.namespaces),
+            )
+        };
+        drop((actors, processes));
+        let lateness = emulator.and_then(|emulator| emulator.stop().ok());
+        drop((disks, namespaces));
+        lateness
+    }
+
+    fn with_links(&self, change: impl FnOnce(&mut Links)) {
+        if let Some(emulator) = &self.state.lock().emulator {
+            emulator.change(change);
+        }
+    }
+
+    fn set_power(&self, name: &str, is_on: bool) {
+        if let Some(host) = self.places.get(name) {
+            self.with_links(|links| links.set_power(*host, is_on));
+        }
+    }
+
+    fn try_start(&self, name: &str, node: &Node) -> Result<(), ChaosError> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let namespace = self.places.get(name).and_then(|at| state.namespaces.get(*at));
+        let Some(namespace) = namespace else { return Ok(()) };
+        let config = node.root.join("node.toml");
+        let arguments = ["--config".as_ref(), config.as_os_str(), "--log-json".as_ref()];
+        let arguments: Vec<&OsStr> = std::iter::once(OsStr::new(node.command)).chain(arguments).collect();
+        let process = Process::start(namespace, &self.portolan, &arguments, &node.log)?;
+        state.processes.insert(name.to_owned(), process);
+        Ok(())
+    }
+}
+
+impl State {
+    /// Notes who ended by itself.
+    fn look(&mut self) {
+        let ended = self.processes.iter_mut().filter_map(|(name, process)| {
+            process.ended().map(|how| (name.clone(), format!("{name}: {how}")))
+        });
+        for (name, how) in ended.collect::<Vec<_>>() {
+            self.processes.remove(&name);
+            self.ended.push(how);
+        }
+    }
+}
+
+impl Ground for Real {
+    fn now(&self) -> Mono {
+        self.clock.mono()
+    }
+
+    fn sleep(&self, time: Duration) -> Boxed<'_, ()> {
+        Box::pin(self.host.sleep(time))
+    }
+
+    fn random(&self, purpose: &str) -> Random {
+        Random::for_purpose(self.seed, purpose)
+    }
+
+    fn address(&self, name: &str) -> String {
+        self.directory.get(name).map_or_else(|| name.to_owned(), ToString::to_string)
+    }
+
+    fn boot(&self, name: &str) -> Option<Host> {
+        self.crash(name);
+        let started = {
+            let state = self.state.lock();
+            let namespace = state.namespaces.get(*self.places.get(name)?)?;
+            actor::Process::start(namespace, &self.clock, &self.directory)
+        };
+        self.set_power(name, true);
+        match started {
+            Ok((process, host)) => {
+                self.state.lock().actors.insert(name.to_owned(), process);
+                Some(host)
+            }
+            Err(error) => {
+                self.state.lock().ended.push(format!("{name}: {}", crate::deployment::chain(&error)));
+                None
+            }
+        }
+    }
+
+    fn start(&self, name: &str) {
+        let Some(node) = self.nodes.get(name) else { return };
+        self.crash(name);
+        self.set_power(name, true);
+        if let Err(error) = self.try_start(name, node) {
+            self.state.lock().ended.push(format!("{name}: {}", crate::deployment::chain(&error)));
+        }
+    }
+
+    fn crash(&self, name: &str) {
+        let (process, actor) = {
+            let mut state = self.state.lock();
+            state.look();
+            (state.processes.remove(name), state.actors.remove(name))
+        };
+        drop((process, actor));
+    }
+
+    fn power_off(&self, name: &str, _torn: bool) {
+        self.set_power(name, false);
+        self.crash(name);
+    }
+
+    fn pause(&self, name: &str) {
+        let mut state = self.state.lock();
+        if let Some(process) = state.processes.get(name) {
+            process.stop();
+        }
+        if let Some(actor) = state.actors.get_mut(name) {
+            actor.pause();
+        }
+    }
+
+    fn resume(&self, name: &str) {
+        let mut state = self.state.lock();
+        if let Some(process) = state.processes.get(name) {
+            process.go_on();
+        }
+        if let Some(actor) = state.actors.get_mut(name) {
+            actor.resume();
+        }
+    }
+
+    /// Skipped: the schedule of a real run has no such fault.
+    fn step_clock(&self, _name: &str, _by_ms: i64) {}
+
+    fn set_link(&self, from: &str, to: &str, link: Link) {
+        if let (Some(from), Some(to)) = (self.places.get(from), self.places.get(to)) {
+            self.with_links(|links| links.set(*from, *to, link));
+        }
+    }
+
+    /// Full or not: other faults of disks are none of a real run.
+    fn set_disk(&self, name: &str, faults: DiskFaults) {
+        if let Some(disk) = self.state.lock().disks.get(name) {
+            if faults.capacity.is_some() {
+                disk.fill();
+            } else {
+                disk.empty();
+            }
+        }
+    }
+
+    fn disk_used(&self, _name: &str) -> u64 {
+        0
+    }
+
+    fn is_running(&self, name: &str) -> bool {
+        let mut state = self.state.lock();
+        state.look();
+        state.processes.contains_key(name) || state.actors.contains_key(name)
+    }
+
+    fn tasks(&self, _name: &str) -> usize {
+        0
+    }
+
+    fn streams(&self) -> usize {
+        self.state.lock().processes.values().map(Process::open_files).sum()
+    }
+
+    fn ended(&self) -> Vec<String> {
+        let mut state = self.state.lock();
+        state.look();
+        state.ended.clone()
+    }
+
+    fn log(&self) -> Vec<Line> {
+        let read = |(name, node): (&String, &Node)| {
+            let text = files::read(&node.log).unwrap_or_default();
+            text.lines().filter_map(|line| log::line(name, self.began, line)).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(read).collect()
+    }
+
+    fn files<'a>(&'a self, name: &'a str, directory: &'a Path) -> Boxed<'a, Vec<String>> {
+        Box::pin(async move {
+            let Some(node) = self.nodes.get(name) else { return Vec::new() };
+            let directory = node.root.join(directory.strip_prefix("/").unwrap_or(directory));
+            let disk = self.host.disk();
+            let mut files = disk.list(&directory).await.unwrap_or_default();
+            files.sort();
+            let mut texts = Vec::new();
+            for file in files {
+                let bytes = disk.read(&directory.join(file)).await.unwrap_or_default();
+                texts.push(String::from_utf8_lossy(&bytes).into_owned());
+            }
+            texts
+        })
+    }
+}
