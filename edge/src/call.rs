@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use base::{Code, Name, RegionName, RequestId};
+use egress::Room;
 use http::header::{ALT_SVC, CONTENT_LENGTH, HeaderValue};
 use http::{HeaderMap, HeaderName, Request, Response};
 use seam::{Host, Late, Stop};
@@ -19,7 +20,7 @@ use crate::debug;
 use crate::dice::Dice;
 use crate::dispatch::{Begun, Dispatcher};
 use crate::identity;
-use crate::ingress::{self, Answer, Arrival, Flows, Upload, Via, Wanted};
+use crate::ingress::{self, Allowed, Answer, Arrival, Flows, Upload, Via, Wanted};
 use crate::metrics::Counters;
 use crate::pages;
 use crate::purse::Purse;
@@ -43,6 +44,8 @@ pub(crate) struct Edge {
     pub(crate) debug: bool,
     pub(crate) snapshots: Snapshots,
     pub(crate) gate: SharedGate,
+    /// Room for the bodies of calls.
+    pub(crate) bodies: Room,
     pub(crate) purse: Purse,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) metrics: Counters,
@@ -178,7 +181,8 @@ impl Entering<'_> {
         convert::readable(&arrival.headers)?;
         let announced =
             arrival.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let body = body.read(host, announced, guard.body_bytes, guard.body_time).await?;
+        let allowed = Allowed { limit: guard.body_bytes, within: guard.body_time, room: &edge.bodies };
+        let body = body.read(host, announced, allowed).await?;
         known.bytes_in = body.len() as u64;
         let call = convert::read(arrival.operation, body)?;
         (known.asked, known.stream) = (call.model().parse().ok(), call.stream());

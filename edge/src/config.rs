@@ -95,6 +95,8 @@ pub struct Guard {
     pub header_bytes: u32,
     /// Bytes of a request's body.
     pub body_bytes: usize,
+    /// Bytes of all bodies held at once, peers' calls included; as many again of whole answers.
+    pub held_bytes: usize,
     /// Until a connection's handshake is done, its first and each further request's headers are here.
     pub header_time: Duration,
     /// Until a request's body is here.
@@ -113,6 +115,7 @@ impl Default for Guard {
             streams_per_connection: 128,
             header_bytes: 32 * 1024,
             body_bytes: 32 * 1024 * 1024,
+            held_bytes: 1024 * 1024 * 1024,
             header_time: Duration::from_secs(30),
             body_time: Duration::from_secs(60),
             stall_time: Duration::from_secs(60),

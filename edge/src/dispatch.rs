@@ -86,7 +86,7 @@ impl Dispatcher {
             let begun = match self.send(&attempt.path, outbound, account).await {
                 Ok(mut reply) => {
                     account.note(std::mem::take(&mut reply.notes));
-                    begin::begin(reply, call.stream()).await
+                    begin::begin(reply, call.stream(), self.egress.answers()).await
                 }
                 Err(failed) => Err(failed),
             };

@@ -24,7 +24,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 pub(crate) use answer::{Answer, End, Outlet};
 pub(crate) use arrival::{Arrival, NoCall, Wanted, asks_debug, bounded, wanted};
-pub(crate) use body::{BodyError, Upload};
+pub(crate) use body::{Allowed, BodyError, Upload};
 pub use certificate::TlsError;
 pub(crate) use flows::Flows;
 pub use listener::BindError;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::Role;
 use edge_core::limits::Gate;
-use egress::{Egress, Options};
+use egress::{Egress, Options, Room};
 use mesh::{Credentials, CredentialsError, Endpoint, Identity, MeshError};
 use seam::{Gone, Host, Lock, Stop, Stopper, Task};
 use telemetry::metrics::EdgeMetrics;
@@ -177,6 +177,7 @@ impl Node {
             draining: drain.clone(),
         };
         let serving = egress_options(&host, &config, &identity).await?;
+        let bodies = serving.bodies.clone();
         let egress = Egress::new(&host, Options { tracer: tracer.clone(), ..serving });
         let links = mesh::Links::new(endpoint.clone());
         let link = Link::open(&host, links.clone(), options, snapshots.clone(), purse.clone()).await;
@@ -189,6 +190,7 @@ impl Node {
             debug: config.debug,
             snapshots: snapshots.clone(),
             gate: Arc::new(Lock::new(Gate::new(config.guard.limits))),
+            bodies,
             purse,
             dispatcher: Dispatcher::new(&host, egress.clone(), links.clone(), view.clone()),
             metrics: Counters::new(metrics),
@@ -260,7 +262,8 @@ async fn egress_options(host: &Host, config: &Config, identity: &Identity) -> Re
         }
         None => egress::Tls::public().map_err(|error| refused(&error))?,
     };
-    Ok(Options { tls: Some(tls), ..Options::new(identity.node.clone()) })
+    let room = || Room::new(config.guard.held_bytes);
+    Ok(Options { tls: Some(tls), bodies: room(), answers: room(), ..Options::new(identity.node.clone()) })
 }
 
 /// Serves callers until `drain`.

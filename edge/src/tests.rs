@@ -5,6 +5,7 @@ mod bad_input;
 mod caller;
 mod debugging;
 mod framing;
+mod holding;
 mod instances;
 mod lifecycle;
 mod limits;

@@ -134,6 +134,7 @@ fn guard(fields: &mut Fields<'_, '_>) -> Option<Guard> {
     let per_connection = fields.or("streams_per_connection", positive, usual.streams_per_connection);
     let header_bytes = fields.or("header_bytes", header_bytes, usual.header_bytes);
     let body_bytes = fields.or("body_bytes", body_bytes, usual.body_bytes);
+    let held_bytes = held_bytes(fields, body_bytes, usual.held_bytes);
     let header_time = fields.or("header_ms", millis, usual.header_time);
     let body_time = fields.or("body_ms", millis, usual.body_time);
     let stall_time = fields.or("stall_ms", millis, usual.stall_time);
@@ -148,11 +149,23 @@ fn guard(fields: &mut Fields<'_, '_>) -> Option<Guard> {
         streams_per_connection: per_connection?,
         header_bytes: header_bytes?,
         body_bytes: body_bytes?,
+        held_bytes: held_bytes?,
         header_time: header_time?,
         body_time: body_time?,
         stall_time: stall_time?,
         keep_alive: keep_alive?,
     })
+}
+
+/// Room for two of the longest bodies at least, so that one always finds room in a node at rest.
+fn held_bytes(fields: &mut Fields<'_, '_>, body_bytes: Option<usize>, usual: usize) -> Option<usize> {
+    let least = body_bytes?.saturating_mul(2);
+    let held = fields.or("held_bytes", room, usual.max(least))?;
+    if held < least {
+        fields.at_fault("held_bytes", format!("must be at least twice `body_bytes`, that is {least}"));
+        return None;
+    }
+    Some(held)
 }
 
 fn record(fields: &mut Fields<'_, '_>) -> Option<Record> {
@@ -201,6 +214,11 @@ fn header_bytes(value: &Value) -> Result<u32, String> {
 /// Bodies are held in memory.
 fn body_bytes(value: &Value) -> Result<usize, String> {
     ranged(value, 1024, 1024 * 1024 * 1024).and_then(fitting)
+}
+
+/// Beyond 1 TiB it is no bound.
+fn room(value: &Value) -> Result<usize, String> {
+    ranged(value, 2 * 1024, 1024 * 1024 * 1024 * 1024).and_then(fitting)
 }
 
 fn ranged(value: &Value, low: u64, high: u64) -> Result<u64, String> {

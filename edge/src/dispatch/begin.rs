@@ -1,8 +1,8 @@
 //! How an answer begins: whole, when it is no stream and of ordinary size, else with its first bytes still to come.
 
 use base::Code;
-use bytes::{Bytes, BytesMut};
-use egress::{Failed, Reply, ReplyBody};
+use bytes::Bytes;
+use egress::{Failed, Reply, ReplyBody, Room};
 use http::HeaderMap;
 use wire::call::{Failure, Tail};
 use wire::ledger::Outcome;
@@ -30,11 +30,11 @@ pub(crate) enum Rest {
     Flowing(ReplyBody),
 }
 
-/// Reads as much of an answer as may be read before it is sent on.
+/// Reads as much of an answer as may be read before it is sent on, and as there is room for.
 ///
 /// # Errors
 /// [`Failed`] when it broke off within that.
-pub(super) async fn begin(reply: Reply, stream: bool) -> Result<Begun, Box<Failed>> {
+pub(super) async fn begin(reply: Reply, stream: bool, room: &Room) -> Result<Begun, Box<Failed>> {
     let Reply { status, headers, mut body, notes: _noted } = reply;
     if let Some(start) = body.take_whole() {
         return Ok(Begun { status, headers, start, rest: Rest::Ended(body.tail()) });
@@ -42,25 +42,27 @@ pub(super) async fn begin(reply: Reply, stream: bool) -> Result<Begun, Box<Faile
     if stream {
         return Ok(Begun { status, headers, start: Bytes::new(), rest: Rest::Flowing(body) });
     }
-    let mut start = Bytes::new();
+    let mut start = room.gather();
     while start.len() <= GATHERED {
         match body.next().await {
-            Some(piece) if start.is_empty() => start = piece,
             Some(piece) => {
-                let mut joined = BytesMut::from(start);
-                joined.extend_from_slice(&piece);
-                start = joined.freeze();
+                if start.push(piece.clone()).is_err() {
+                    let start = [start.finish(), piece].concat().into();
+                    return Ok(Begun { status, headers, start, rest: Rest::Flowing(body) });
+                }
             }
             None => {
                 let tail = body.tail();
                 return match tail.outcome {
-                    Outcome::Complete => Ok(Begun { status, headers, start, rest: Rest::Ended(tail) }),
+                    Outcome::Complete => {
+                        Ok(Begun { status, headers, start: start.finish(), rest: Rest::Ended(tail) })
+                    }
                     Outcome::CallerGone | Outcome::Cut | Outcome::Failed | Outcome::Lost => Err(broke(tail)),
                 };
             }
         }
     }
-    Ok(Begun { status, headers, start, rest: Rest::Flowing(body) })
+    Ok(Begun { status, headers, start: start.finish(), rest: Rest::Flowing(body) })
 }
 
 /// An answer that broke off is a link that did: nothing of it was used, so that it may be asked for elsewhere.

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
+use egress::{Full, Room};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use seam::Host;
 
 use super::quic::Reader;
-
-/// Space reserved ahead for a body that said how long it is; more comes as it arrives, so that a lie costs little.
-const RESERVED: usize = 1024 * 1024;
 
 /// A body that cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +26,20 @@ pub(crate) enum BodyError {
     /// It broke off.
     #[error("the body broke off")]
     Truncated,
+    /// The node holds as many bodies as it can.
+    #[error(transparent)]
+    NoRoom(#[from] Full),
+}
+
+/// What a node takes of one body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowed<'a> {
+    /// Its length in bytes.
+    pub(crate) limit: usize,
+    /// How long it may take to arrive.
+    pub(crate) within: Duration,
+    /// Where it is held, as long as the call keeps it.
+    pub(crate) room: &'a Room,
 }
 
 /// A request's body as it arrives.
@@ -49,7 +61,7 @@ impl std::fmt::Debug for Upload {
 
 impl Upload {
     /// Reads the whole body. `announced` is its `Content-Length`: one that is too long is refused before a byte is
-    /// asked for, so that a caller that waits for `100 Continue` sends nothing.
+    /// asked for, so that a caller that waits for `100 Continue` sends nothing; so is one that finds no room.
     ///
     /// # Errors
     /// [`BodyError`]; what arrives later is not read.
@@ -57,37 +69,38 @@ impl Upload {
         mut self,
         host: &Host,
         announced: Option<u64>,
-        limit: usize,
-        within: Duration,
+        allowed: Allowed<'_>,
     ) -> Result<Bytes, BodyError> {
-        if announced.is_some_and(|len| usize::try_from(len).map_or(true, |len| len > limit)) {
+        let Allowed { limit, within, room } = allowed;
+        let expected = announced.map(usize::try_from).transpose();
+        let expected = expected.map_err(|_beyond| BodyError::TooLarge { limit })?;
+        if expected.is_some_and(|len| len > limit) {
             return Err(BodyError::TooLarge { limit });
         }
-        match host.timeout(within, self.collect(announced, limit)).await {
+        match host.timeout(within, self.collect(expected, limit, room)).await {
             Ok(read) => read,
             Err(_late) => Err(BodyError::Slow(within)),
         }
     }
 
-    async fn collect(&mut self, announced: Option<u64>, limit: usize) -> Result<Bytes, BodyError> {
-        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
-        if first.len() > limit {
-            return Err(BodyError::TooLarge { limit });
-        }
-        // Most bodies are one piece: it is taken as it is.
-        if announced.is_some_and(|len| len == first.len() as u64) || self.ended() {
-            return Ok(first);
-        }
-        let expected = announced.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
-        let mut whole = BytesMut::with_capacity(expected.min(RESERVED).max(first.len() * 2));
-        whole.extend_from_slice(&first);
+    async fn collect(
+        &mut self,
+        expected: Option<usize>,
+        limit: usize,
+        room: &Room,
+    ) -> Result<Bytes, BodyError> {
+        let mut body = room.gather();
+        body.expect(expected.unwrap_or(0))?;
         while let Some(more) = self.next().await? {
-            if whole.len() + more.len() > limit {
+            if body.len().saturating_add(more.len()) > limit {
                 return Err(BodyError::TooLarge { limit });
             }
-            whole.extend_from_slice(&more);
+            body.push(more)?;
+            if expected == Some(body.len()) || self.ended() {
+                break;
+            }
         }
-        Ok(whole.freeze())
+        Ok(body.finish())
     }
 
     fn ended(&self) -> bool {

@@ -91,6 +91,11 @@ impl From<BodyError> for Rejection {
             BodyError::Truncated => {
                 Self::new(Code::InvalidRequest, "The body broke off before its end; send the call again.")
             }
+            BodyError::NoRoom(_full) => Self::new(
+                Code::Overloaded,
+                "This node holds as many bodies of calls as it can. Send the call again in a moment.",
+            )
+            .retry_after(SOON),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! A call from another node, over the mesh: the serving end.
 
 use base::Code;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use mesh::{MeshError, Receiver, Sender};
 use wire::call::{CallHead, Failure, Note, ReplyHead, Tail};
 use wire::frame::Kind;
 use wire::ledger::Outcome;
 
 use crate::spans::Serving;
-use crate::{Egress, Failed, Reply};
+use crate::{Egress, Failed, Options, Reply};
 
 /// When a node that leaves is replaced, nobody here knows; its neighbours take calls at once.
 const SOON_MS: u32 = 1_000;
@@ -33,9 +33,9 @@ async fn serve(
     sender: &mut Sender,
     receiver: &mut Receiver,
 ) -> Result<Tail, MeshError> {
-    let Some(body) = body(receiver, egress.shared.options.max_request).await? else {
-        let message = "the body is larger than the serving node takes";
-        return refuse(sender, untouched(Code::BodyTooLarge, message, None)).await;
+    let body = match body(receiver, &egress.shared.options).await? {
+        Ok(body) => body,
+        Err(refused) => return refuse(sender, refused).await,
     };
     let gone = sender.stopped();
     let exchange = tokio::select! {
@@ -60,24 +60,24 @@ pub async fn decline(mut sender: Sender) -> Result<(), MeshError> {
     close(&mut sender, &tail).await
 }
 
-/// The call's body; `None` when it exceeds `max` bytes.
-async fn body(receiver: &mut Receiver, max: usize) -> Result<Option<Bytes>, MeshError> {
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
+/// The call's body, or why it is not taken.
+async fn body(receiver: &mut Receiver, options: &Options) -> Result<Result<Bytes, Failed>, MeshError> {
+    let mut body = options.bodies.gather();
     loop {
         let frame = receiver.recv().await?.ok_or(MeshError::Reset)?;
         match frame.kind {
-            Kind::DATA if first.is_empty() && all.is_empty() => first = frame.payload,
+            Kind::DATA if body.len().saturating_add(frame.payload.len()) > options.max_request => {
+                let message = "the body is larger than the serving node takes";
+                return Ok(Err(untouched(Code::BodyTooLarge, message, None)));
+            }
             Kind::DATA => {
-                if all.is_empty() {
-                    all.extend_from_slice(&first);
-                }
-                all.extend_from_slice(&frame.payload);
-                if all.len() > max {
-                    return Ok(None);
+                if body.push(frame.payload).is_err() {
+                    let message =
+                        "the node that serves the model holds as many calls as it can; try again shortly";
+                    return Ok(Err(untouched(Code::ModelOverloaded, message, Some(SOON_MS))));
                 }
             }
-            Kind::MESSAGE_END => return Ok(Some(if all.is_empty() { first } else { all.freeze() })),
+            Kind::MESSAGE_END => return Ok(Ok(body.finish())),
             other => return Err(MeshError::Unexpected { expected: Kind::DATA, found: Some(other) }),
         }
     }

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use base::{Blame, Code, Mono, Name};
-use bytes::{Bytes, BytesMut};
+use base::{Blame, Code, Elsewhere, Mono, Name};
+use bytes::Bytes;
 use dialect::openai::{self, BadReply, Usage};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use http::{HeaderValue, Response};
@@ -25,13 +25,16 @@ use crate::pool::Shared;
 use crate::source::{Limits, Opened, Source, Timer};
 use crate::spans::Trace;
 use crate::words::{explain, words};
-use crate::{headers, request};
+use crate::{Full, Room, headers, request};
 
 /// Longest error body that is read, in bytes; callers get no more either.
 const MAX_ERROR: usize = 64 * 1024;
 
 /// Most characters of an upstream's words that records hold.
 const MAX_SAID: usize = 300;
+
+/// When room for answers comes back, nobody knows.
+const SOON: Duration = Duration::from_secs(1);
 
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
@@ -135,6 +138,13 @@ impl Miss {
             body: None,
             wait: None,
         }
+    }
+
+    /// This node holds as many answers as it can. The upstream did its work: asked again, it would do it twice.
+    fn no_room(_full: Full) -> Self {
+        let verdict = Verdict { code: Code::Overloaded, health: Health::Unknown, elsewhere: Elsewhere::No };
+        let message = "this node holds as many answers as it can; try again shortly".into();
+        Self { verdict, message, status: None, said: Box::default(), body: None, wait: Some(SOON) }
     }
 }
 
@@ -273,9 +283,10 @@ impl Attempt<'_> {
     }
 
     async fn whole(&self, mut source: Source, trial: &mut Trial) -> Result<Content, Miss> {
-        let read = read_all(&mut source, self.shared.options.max_reply).await;
+        let options = &self.shared.options;
+        let read = read_all(&mut source, options.max_reply, &options.answers).await;
         trial.first_byte = source.first_byte();
-        let judged = read.map_err(Miss::fault).and_then(|body| self.judge(body));
+        let judged = read.and_then(|body| self.judge(body));
         match judged {
             Ok((body, usage)) => {
                 source.lease.judge(Health::Good);
@@ -325,7 +336,7 @@ impl Attempt<'_> {
 
     /// Reads an answer that came as a failure.
     async fn refusal(&self, mut source: Source, status: u16, headers: &HeaderMap) -> Miss {
-        let read = read_all(&mut source, MAX_ERROR).await;
+        let read = read_all(&mut source, MAX_ERROR, &self.shared.options.answers).await;
         let error = read.as_ref().ok().and_then(|body| openai::upstream_error(body));
         let wait = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let wait = wait.and_then(|value| retry_after(value, self.shared.host.wall()));
@@ -353,23 +364,15 @@ fn shown(words: &str) -> Box<str> {
     redact(words, MAX_SAID).into()
 }
 
-async fn read_all(source: &mut Source, max: usize) -> Result<Bytes, Fault> {
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
-    while let Some(piece) = poll_fn(|cx| source.poll(cx)).await? {
-        if first.is_empty() && all.is_empty() {
-            first = piece;
-            continue;
+async fn read_all(source: &mut Source, max: usize, room: &Room) -> Result<Bytes, Miss> {
+    let mut all = room.gather();
+    while let Some(piece) = poll_fn(|cx| source.poll(cx)).await.map_err(Miss::fault)? {
+        if all.len().saturating_add(piece.len()) > max {
+            return Err(Miss::fault(Fault::Malformed));
         }
-        if all.is_empty() {
-            all.extend_from_slice(&first);
-        }
-        all.extend_from_slice(&piece);
-        if all.len() > max {
-            return Err(Fault::Malformed);
-        }
+        all.push(piece).map_err(Miss::no_room)?;
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    Ok(all.finish())
 }
 
 fn starts_with(value: Option<&HeaderValue>, kind: &str) -> bool {

@@ -22,6 +22,7 @@ mod line;
 mod origin;
 mod pool;
 mod request;
+mod room;
 mod serve;
 mod source;
 mod spans;
@@ -34,6 +35,7 @@ pub use exchange::{Exchange, Failed, Reply};
 pub use instance::InstanceStatus;
 pub use origin::{BadOrigin, Credential, Origin};
 pub use pool::{Egress, Options, Upstream};
+pub use room::{Full, Gathering, Room};
 pub use tls::{BadAuthority, Tls};
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use wire::call::ServeAt;
 
 use crate::instance::{Instance, Keeping, Lease};
 use crate::line::Line;
-use crate::{Credential, InstanceStatus, Origin, Tls};
+use crate::{Credential, InstanceStatus, Origin, Room, Tls};
 
 /// How often kept connections are looked at.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -34,6 +34,10 @@ pub struct Options {
     pub max_event: usize,
     /// Longest body of a forwarded call, in bytes.
     pub max_request: usize,
+    /// Room for the bodies of calls.
+    pub bodies: Room,
+    /// Room for answers that are no event streams.
+    pub answers: Room,
     /// How long a connection may rest when its peer announces nothing.
     pub idle: Duration,
     /// Most connections at rest per instance.
@@ -47,7 +51,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults of a node: 3 attempts, answers of 32 MiB, events of 1 MiB, forwarded bodies of 64 MiB, connections
+    /// The defaults of a node: 3 attempts, answers of 32 MiB, events of 1 MiB, forwarded bodies of 64 MiB,
+    /// 1 GiB of bodies and 1 GiB of answers at once, connections
     /// that rest at most 50 s (common servers close after 60 s or more, or announce less), 256 of them, 1 ready, 256
     /// calls that wait for a place, no traces.
     #[must_use]
@@ -59,6 +64,8 @@ impl Options {
             max_reply: 32 << 20,
             max_event: 1 << 20,
             max_request: 64 << 20,
+            bodies: Room::new(1 << 30),
+            answers: Room::new(1 << 30),
             idle: Duration::from_secs(50),
             most_idle: 256,
             warm: 1,
@@ -111,6 +118,12 @@ struct Group {
 }
 
 impl Egress {
+    /// Room for answers that are no event streams.
+    #[must_use]
+    pub fn answers(&self) -> &Room {
+        &self.shared.options.answers
+    }
+
     /// No upstreams yet. Call it within a runtime.
     #[must_use]
     pub fn new(host: &Host, options: Options) -> Self {

@@ -6,6 +6,7 @@ use ::mesh::{Connection, Credentials, Endpoint, Expect, Identity, Purpose, pki};
 use wire::control::Opening;
 
 use super::*;
+use crate::Room;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -20,10 +21,15 @@ fn endpoint(host: &Host, authority: &pki::Issued, node: &str) -> Endpoint {
 
 /// A connection to a node that serves model `m` from `fake`.
 async fn connected(host: &Host, fake: &Fake) -> (Connection, Egress) {
+    let serving = egress(host, &[fake]);
+    (reached(host, &serving).await, serving)
+}
+
+/// A connection to a node that serves what `serving` has.
+async fn reached(host: &Host, serving: &Egress) -> Connection {
     let authority = pki::create_authority(host, &node("test"), DAY).unwrap();
     let near = endpoint(host, &authority, "edge/eu/e1");
     let far = endpoint(host, &authority, "edge/us/e2");
-    let serving = egress(host, &[fake]);
     let at = far.local_addr().unwrap();
     let (answering, spawner) = (serving.clone(), host.clone());
     drop(host.spawn("serving", async move {
@@ -34,7 +40,7 @@ async fn connected(host: &Host, fake: &Fake) -> (Connection, Egress) {
         }
     }));
     let expect = Expect::role(base::Role::Edge);
-    (near.connect(at, &expect, Purpose::Calls).await.unwrap(), serving)
+    near.connect(at, &expect, Purpose::Calls).await.unwrap()
 }
 
 async fn forward(host: &Host, connection: &Connection, stream: bool) -> Exchange {
@@ -56,6 +62,35 @@ async fn a_call_is_served_by_another_node() {
     assert_eq!((body, tail.outcome), ([TEXT, FINISH, DONE].concat(), Outcome::Complete));
     assert_eq!(hops(&tail), [("a", Ok(200))]);
     assert!(fake.requests().iter().all(|request| request.ends_with(BODY) && !request.contains("vk-1")));
+}
+
+#[tokio::test]
+async fn a_node_without_room_for_a_body_or_an_answer_says_so_and_has_room_again() {
+    let host = Host::real();
+    let fake = Fake::start_on(&host, |_request| vec![ok(ANSWER)]).await;
+    for (bodies, answers, code) in [
+        (BODY.len() - 1, ANSWER.len(), Some(Code::ModelOverloaded)),
+        (BODY.len(), ANSWER.len() - 1, Some(Code::Overloaded)),
+        (BODY.len(), ANSWER.len(), None),
+    ] {
+        let (bodies, answers) = (Room::new(bodies), Room::new(answers));
+        let serving =
+            Egress::new(&host, Options { bodies: bodies.clone(), answers: answers.clone(), ..options() });
+        serving.install(vec![upstream("a", &fake)]);
+        let connection = reached(&host, &serving).await;
+        for _again in 0..2 {
+            match forward(&host, &connection, false).await {
+                Ok(reply) => assert_eq!((read(reply).await.0.as_str(), None), (ANSWER, code)),
+                Err(failed) => assert_eq!(Some(failed.failure.code), code),
+            }
+            let given_back = async {
+                while bodies.held() + answers.held() > 0 {
+                    host.sleep(Duration::from_millis(1)).await;
+                }
+            };
+            host.timeout(Duration::from_secs(5), given_back).await.expect("the room is given back");
+        }
+    }
 }
 
 #[tokio::test]
