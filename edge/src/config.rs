@@ -69,7 +69,7 @@ pub struct Ingress {
     pub http3: bool,
     /// The port that callers see, for `Alt-Svc`; `None`: the one bound.
     pub public_port: Option<u16>,
-    /// Whether `/metrics` is served here.
+    /// Whether `/metrics` is served here, to anybody who reaches the address; by default only where that is loopback.
     pub metrics: bool,
 }
 

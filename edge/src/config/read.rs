@@ -108,7 +108,9 @@ fn ingress(fields: &mut Fields<'_, '_>) -> Option<Ingress> {
         fields.at_fault("http3", "needs TLS; add `tls = { certificate = \"…\", key = \"…\" }` or remove it");
     }
     let public_port = fields.optional("public_port", whole);
-    let metrics = fields.or("metrics", flag, true);
+    // They name tenants and money: not for whoever reaches a public address.
+    let private = listen.is_some_and(|at| at.ip().is_loopback());
+    let metrics = fields.or("metrics", flag, private);
     let tls = tls?;
     Some(Ingress {
         listen: listen?,

@@ -63,3 +63,22 @@ fn what_is_no_toml_is_told_by_line() {
     let error = Config::parse("edge.toml", "data = \n").unwrap_err();
     assert_eq!(error.faults[0].line, 1);
 }
+
+#[test]
+fn metrics_are_served_by_default_only_where_the_address_is_loopback() {
+    let served = |listen: &str, more: &str| {
+        let text = format!(
+            "data = \"d\"\ncentral = [\"10.0.0.1:1\"]\n[mesh]\nlisten = \"10.0.0.9:1\"\ncredentials = \"c\"\n\
+             [[ingress]]\nlisten = \"{listen}\"\n{more}"
+        );
+        Config::parse("edge.toml", &text).unwrap().ingress[0].metrics
+    };
+    assert!(
+        served("127.0.0.1:8080", "") && served("[::1]:8080", "") && served("10.0.0.9:9100", "metrics = true")
+    );
+    assert!(
+        !served("0.0.0.0:8443", "")
+            && !served("10.0.0.9:8443", "")
+            && !served("127.0.0.1:1", "metrics = false")
+    );
+}

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use memchr::memmem::Finder;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::error::{UpstreamError, upstream_error};
@@ -52,8 +52,13 @@ struct Chunk<'a> {
     object: Option<&'a RawValue>,
     #[serde(borrow, default)]
     choices: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     usage: Option<&'a RawValue>,
+}
+
+/// A member that is there, be it null.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(member).map(Some)
 }
 
 impl Meter {
@@ -143,7 +148,7 @@ impl Meter {
         if error || !payload.starts_with(b"{") || !payload.ends_with(b"}") {
             return self.stop(if error { said(payload) } else { StreamFault::Malformed });
         }
-        if ERROR.find(payload).is_some() || object_follows(payload) {
+        if ERROR.find(payload).is_some() || self.usage_matters(payload) {
             match serde_json::from_slice(payload) {
                 Ok(chunk) => return self.judge_chunk(&chunk, payload),
                 Err(_not_json) => return self.stop(StreamFault::Malformed),
@@ -153,6 +158,12 @@ impl Meter {
         Judged::Keep
     }
 
+    /// Whether a `usage` member may hold a report, or anything else that the caller did not ask for; null says that
+    /// usage comes later.
+    fn usage_matters(&self, payload: &[u8]) -> bool {
+        values(&USAGE, payload).any(|value| self.hide_usage || value.starts_with(b"{"))
+    }
+
     fn judge_chunk(&mut self, chunk: &Chunk<'_>, payload: &[u8]) -> Judged {
         if chunk.error.is_some() || chunk.object.is_some_and(|object| object.get() == "\"error\"") {
             return self.stop(said(payload));
@@ -160,7 +171,10 @@ impl Meter {
         self.finished = self.finished || finish_reason(payload);
         let Some(reported) = chunk.usage else { return Judged::Keep };
         self.usage = usage(reported).or(self.usage);
+        let nothing = reported.get() == "null";
         match chunk.choices {
+            _any if nothing && !self.hide_usage => Judged::Keep,
+            _any if nothing => Judged::Replace(without_member(payload, span(payload, reported))),
             Some(choices) if !is_empty_list(choices) && self.hide_usage => {
                 Judged::Replace(without_member(payload, span(payload, reported)))
             }
@@ -205,11 +219,6 @@ fn said(payload: &[u8]) -> StreamFault {
 
 fn is_json(payload: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(payload).is_ok()
-}
-
-/// Whether a `usage` member holds an object; null says that usage comes later.
-fn object_follows(payload: &[u8]) -> bool {
-    values(&USAGE, payload).any(|value| value.starts_with(b"{"))
 }
 
 /// Whether some choice says why it ended. An empty text is no reason.

@@ -39,7 +39,7 @@ fn a_healthy_stream_passes_byte_for_byte() {
 #[test]
 fn usage_that_only_we_asked_for_is_taken_and_hidden() {
     let (out, meter) = follow(&events(&[TEXT, STOP, COUNT, "[DONE]"]), true);
-    assert_eq!(out, events(&[TEXT, STOP, "[DONE]"]));
+    assert_eq!(out, events(&[&bare(TEXT), STOP, "[DONE]"]));
     assert_eq!(counted(&meter), Some((9, 2)));
 }
 
@@ -80,7 +80,7 @@ fn a_usage_chunk_without_choices_gets_them() {
 /// Case B017: a finish reason proves the end; the end mark is added once.
 #[test]
 fn a_missing_end_mark_is_added_and_nothing_follows_one() {
-    assert_eq!(follow(&events(&[TEXT, STOP, COUNT]), true).0, events(&[TEXT, STOP, "[DONE]"]));
+    assert_eq!(follow(&events(&[TEXT, STOP, COUNT]), true).0, events(&[&bare(TEXT), STOP, "[DONE]"]));
     assert_eq!(follow(&events(&[STOP, "[DONE]", "[DONE]", TEXT]), true).0, events(&[STOP, "[DONE]"]));
 }
 
@@ -88,7 +88,7 @@ fn a_missing_end_mark_is_added_and_nothing_follows_one() {
 #[test]
 fn an_end_without_a_finish_is_not_complete() {
     let (out, meter) = follow(&events(&[TEXT]), true);
-    assert_eq!((out, meter.complete()), (events(&[TEXT]), false));
+    assert_eq!((out, meter.complete()), (events(&[&bare(TEXT)]), false));
 }
 
 /// Case B027: an empty text is no finish, null values are legal.
@@ -96,7 +96,7 @@ fn an_end_without_a_finish_is_not_complete() {
 fn an_empty_finish_reason_is_none() {
     let odd = r#"{"choices":[{"index":0,"delta":{"role":null,"content":"你","tool_calls":null},"finish_reason":""}],"usage":null}"#;
     let (out, meter) = follow(&events(&[odd]), true);
-    assert_eq!((out, meter.complete()), (events(&[odd]), false));
+    assert_eq!((out, meter.complete()), (events(&[&bare(odd)]), false));
 }
 
 /// Cases B014 and B008.
@@ -115,7 +115,7 @@ fn an_error_in_the_stream_is_the_result() {
 #[test]
 fn two_payloads_in_one_event_become_two_events() {
     let (out, meter) = follow(&format!("data: {TEXT}\ndata: {STOP}\n\n"), true);
-    assert_eq!(out, events(&[TEXT, STOP, "[DONE]"]));
+    assert_eq!(out, events(&[&bare(TEXT), STOP, "[DONE]"]));
     assert!(meter.complete());
 }
 
@@ -132,7 +132,11 @@ fn the_last_event_may_lack_its_blank_line_but_not_its_end() {
 fn what_is_not_json_stops_the_stream() {
     for payload in ["hello", "<html>", "{\"choices\":", "[1]"] {
         let (out, meter) = follow(&events(&[TEXT, payload, TEXT]), true);
-        assert_eq!((out, meter.fault()), (events(&[TEXT]), Some(&StreamFault::Malformed)), "{payload}");
+        assert_eq!(
+            (out, meter.fault()),
+            (events(&[&bare(TEXT)]), Some(&StreamFault::Malformed)),
+            "{payload}"
+        );
     }
 }
 
@@ -151,4 +155,21 @@ fn words_within_a_text_mean_nothing() {
     let value = r#"{"choices":[{"delta":{"content":"usage"}}],"x":{"usage":"error"}}"#;
     assert_eq!(follow(&events(&[value]), true).0, events(&[value]));
     assert_eq!(Usage::default().input, Tokens(0));
+}
+
+/// A null `usage` says that a report comes, which such callers did not ask for; a chunk without choices may say more.
+#[test]
+fn a_null_usage_is_kept_from_callers_who_did_not_ask_and_its_chunk_is_not() {
+    for (sent, left) in [
+        (TEXT, TEXT.replace(",\"usage\":null", "")),
+        (r#"{"choices":[], "usage": null, "filters":[1]}"#, r#"{"choices":[], "filters":[1]}"#.to_owned()),
+    ] {
+        assert_eq!(follow(&events(&[sent, STOP, "[DONE]"]), true).0, events(&[&left, STOP, "[DONE]"]));
+        assert_eq!(follow(&events(&[sent, STOP, "[DONE]"]), false).0, events(&[sent, STOP, "[DONE]"]));
+    }
+}
+
+/// A chunk as callers get it who did not ask for usage.
+fn bare(chunk: &str) -> String {
+    chunk.replace(",\"usage\":null", "")
 }
