@@ -57,6 +57,8 @@ pub(crate) struct Edge {
     pub(crate) flows: Flows,
     /// Set once links and pools had their chance to stand.
     pub(crate) warm: AtomicBool,
+    /// Set when the node will leave in a moment; it still serves.
+    pub(crate) leaving: AtomicBool,
     /// Asked for when the node leaves.
     pub(crate) draining: Stop,
 }

@@ -43,6 +43,8 @@ pub struct Config {
     pub upstream_authorities: Option<PathBuf>,
     /// How long calls in progress may take to end once the node was asked to stop.
     pub drain: Duration,
+    /// How long it serves on after it was asked to stop, while it says that it is not ready.
+    pub lame_duck: Duration,
     /// Whether keys that may debug are told a call's hops, attempts and timings.
     pub debug: bool,
 }

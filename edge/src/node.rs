@@ -146,9 +146,18 @@ impl Node {
         let (draining, drain) = Stopper::new();
         // What outlives the last call ends when this goes.
         let (rest, until_rest) = Stopper::new();
+        let (host, lame_duck) = (self.host.clone(), self.config.lame_duck);
         let mut running = self.start(&drain, &until_rest).await?;
         tracing::info!(node = %running.edge.node, region = %running.edge.region, "the edge serves");
         let ended = running.until(&stop).await;
+        if ended.is_ok() && !lame_duck.is_zero() {
+            tracing::info!(
+                for_ms = lame_duck.as_millis(),
+                "the edge leaves: it says so to who asks whether it is ready"
+            );
+            running.edge.leaving.store(true, Ordering::Relaxed);
+            host.sleep(lame_duck).await;
+        }
         tracing::info!("the edge drains: it takes nothing new and ends what is in progress");
         draining.stop();
         running.drain().await;
@@ -201,6 +210,7 @@ impl Node {
             dice: Dice::new(&host),
             flows: flows.clone(),
             warm: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             draining: drain.clone(),
         });
         let calls = Calls::new();

@@ -68,7 +68,7 @@ pub(crate) fn health() -> Response<Answer> {
 
 /// Whether the node takes calls, and if not, why.
 pub(crate) fn ready(edge: &Edge) -> Response<Answer> {
-    let why = if edge.draining.is_wanted() {
+    let why = if edge.draining.is_wanted() || edge.leaving.load(Ordering::Relaxed) {
         "draining"
     } else if edge.snapshots.age(edge.host.now()) == Duration::MAX {
         "no configuration yet"

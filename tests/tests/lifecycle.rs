@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use seam::Host;
 use serde_json::{Value, json};
-use tests::client::{Answer, post};
+use tests::client::{Answer, get, post};
 use tests::configure::Story;
 use tests::faulty::{Fault, Faulty};
 use tests::mesh::Mesh;
@@ -68,6 +68,30 @@ async fn a_leader_that_is_told_to_stop_ends_what_it_relays_and_others_lead_and_r
     lives.held.release();
     ends_whole(stream).await;
     assert_eq!(until("it ends", async || mesh.death(relay)).await, "exit code 0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edge_that_will_leave_says_so_while_it_still_serves() {
+    let mut mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
+    let edge = mesh.edge("ap").clone();
+    tests::mesh::kill(edge.pid);
+    until("it died", async || mesh.death("edge-ap")).await;
+    let config = std::fs::read_to_string(&edge.config).unwrap();
+    std::fs::write(&edge.config, format!("lame_duck_ms = 5000\n{config}")).unwrap();
+    mesh.restart("edge-ap");
+    let (client, url) = (mesh.client(), mesh.plain("ap"));
+    let ready = async || Some(client.ask(&url, get("/readyz", "")).await.ok()?.status.as_u16());
+    until("it is ready", async || (ready().await == Some(200)).then_some(())).await;
+
+    mesh.terminate("edge-ap");
+    until("it says that it leaves", async || (ready().await == Some(503)).then_some(())).await;
+    let body =
+        json!({"model": "demo-small", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]});
+    let answer = client.post(&url, "/v1/chat/completions", &mesh.facts.key, body.to_string()).await.unwrap();
+    assert_eq!(answer.status, 200, "it still serves");
+    let (ip, port) = url.trim_start_matches("http://").split_once(':').unwrap();
+    let (host, port) = (Host::real(), port.parse().unwrap());
+    until("it takes no connections", async || host.connect(ip, port).await.is_err().then_some(())).await;
 }
 
 /// A mesh with models whose streams end when the test says so.

@@ -64,6 +64,7 @@ fn root(fields: &mut Fields<'_, '_>) -> Option<Config> {
     let traces = fields.mapping("traces", traces);
     let authorities = fields.optional("upstream_authorities", path);
     let drain = fields.or("drain_ms", millis, DRAIN);
+    let lame_duck = fields.or("lame_duck_ms", pause, Duration::ZERO);
     let debug = fields.or("debug", flag, true);
     Some(Config {
         data: data?,
@@ -75,6 +76,7 @@ fn root(fields: &mut Fields<'_, '_>) -> Option<Config> {
         traces: traces?,
         upstream_authorities: authorities?,
         drain: drain?,
+        lame_duck: lame_duck?,
         debug: debug?,
     })
 }
@@ -198,6 +200,11 @@ fn traces(fields: &mut Fields<'_, '_>) -> Option<Traces> {
 /// A time in milliseconds, up to a day.
 fn millis(value: &Value) -> Result<Duration, String> {
     ranged(value, 1, 86_400_000).map(Duration::from_millis)
+}
+
+/// A time in milliseconds that may be none, up to an hour.
+fn pause(value: &Value) -> Result<Duration, String> {
+    ranged(value, 0, 3_600_000).map(Duration::from_millis)
 }
 
 fn per_mille(value: &Value) -> Result<u16, String> {

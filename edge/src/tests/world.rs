@@ -165,6 +165,7 @@ fn config(dir: &Path) -> Config {
         traces: None,
         upstream_authorities: None,
         drain: Duration::from_secs(5),
+        lame_duck: Duration::ZERO,
         debug: true,
     }
 }
