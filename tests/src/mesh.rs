@@ -286,6 +286,23 @@ fn signal(pid: u32, name: &str) {
     drop(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status());
 }
 
+/// A file of the mesh, such as a node's log or configuration.
+#[must_use]
+pub fn text(path: &Path) -> String {
+    String::from_utf8_lossy(&read(path)).into_owned()
+}
+
+/// Writes a file of the mesh anew.
+pub fn rewrite(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+}
+
+/// An address where nothing answers.
+#[must_use]
+pub fn nobody() -> std::net::SocketAddr {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
 fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }

@@ -76,8 +76,8 @@ async fn an_edge_that_will_leave_says_so_while_it_still_serves() {
     let edge = mesh.edge("ap").clone();
     tests::mesh::kill(edge.pid);
     until("it died", async || mesh.death("edge-ap")).await;
-    let config = std::fs::read_to_string(&edge.config).unwrap();
-    std::fs::write(&edge.config, format!("lame_duck_ms = 5000\n{config}")).unwrap();
+    let config = tests::mesh::text(&edge.config);
+    tests::mesh::rewrite(&edge.config, &format!("lame_duck_ms = 5000\n{config}"));
     mesh.restart("edge-ap");
     let (client, url) = (mesh.client(), mesh.plain("ap"));
     let ready = async || Some(client.ask(&url, get("/readyz", "")).await.ok()?.status.as_u16());

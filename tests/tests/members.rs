@@ -32,7 +32,9 @@ async fn members_are_added_replaced_and_removed_while_writes_go_on() {
     mesh.restart("central-four");
     every_member_follows(&mesh, 5).await;
 
-    let refused = mesh.operate(&add_arguments("7", "central-seven", "us", &nobody())).unwrap_err();
+    let refused = mesh
+        .operate(&add_arguments("7", "central-seven", "us", &tests::mesh::nobody().to_string()))
+        .unwrap_err();
     assert!(refused.contains("nothing was changed") && refused.contains("Check --mesh-address"), "{refused}");
     let listed = mesh.operate(&["members", "transfer", "3"]).unwrap();
     let row = listed.lines().find(|line| line.contains("central-ap")).unwrap();
@@ -48,7 +50,7 @@ async fn members_are_added_replaced_and_removed_while_writes_go_on() {
 
     let log = mesh.node("central-five").log.clone();
     until("a removed node stops and says why", async || {
-        std::fs::read_to_string(&log).unwrap().contains("this node was removed from central").then_some(())
+        tests::mesh::text(&log).contains("this node was removed from central").then_some(())
     })
     .await;
 
@@ -68,11 +70,6 @@ fn add(mesh: &Mesh, id: &str, name: &str, region: &str, address: &str, more: &[&
 
 fn add_arguments<'a>(id: &'a str, name: &'a str, region: &'a str, address: &'a str) -> [&'a str; 10] {
     ["members", "add", "--id", id, "--name", name, "--region", region, "--mesh-address", address]
-}
-
-/// An address where nothing answers.
-fn nobody() -> String {
-    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 fn voters(mesh: &Mesh) -> Vec<u64> {
