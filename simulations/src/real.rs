@@ -38,6 +38,8 @@ pub use figures::{Figures, Share};
 use ground::Real;
 use nodes::Provisions;
 
+/// What namespaces are called, before the number of the process that made them.
+const PREFIX: &str = "portolan-real";
 /// Where hosts' addresses start.
 const FIRST_ADDRESS: u32 = Ipv4Addr::new(10, 99, 0, 1).to_bits();
 /// A disk that can be full.
@@ -129,6 +131,7 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
     let portolan = std::fs::canonicalize(&how.portolan)
         .map_err(|_none| RealError::NoBinary(how.portolan.display().to_string()))?;
     simulation_chaos::isolate()?;
+    simulation_chaos::forget_dead(PREFIX);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(RealError::Runtime)?;
     let (schedule, skipped) = possible(schedule);
@@ -207,7 +210,7 @@ impl Run<'_> {
         let names = spots.chain(actors(topology)).chain(["operator".to_owned()]);
         let addresses = (FIRST_ADDRESS..).map(Ipv4Addr::from_bits);
         let directory: BTreeMap<String, Ipv4Addr> = names.zip(addresses).collect();
-        let prefix = format!("portolan-real-{}", std::process::id());
+        let prefix = format!("{PREFIX}-{}", std::process::id());
         let namespace = |(name, address): (&String, &Ipv4Addr)| {
             Namespace::new(&prefix, &simulation_chaos::Host { name: name.clone(), address: *address })
         };

@@ -16,9 +16,9 @@ mod tun;
 pub use emulator::{Emulator, Fate, Fates};
 pub use lateness::Lateness;
 pub use mounts::{SmallDisk, isolate};
-pub use namespace::{Host, Namespace};
+pub use namespace::{Host, Namespace, forget_dead};
 pub use process::Process;
-pub use thread::Actor;
+pub use thread::{Actor, Ending};
 
 /// The network of real processes cannot be set up or run.
 #[derive(Debug, thiserror::Error)]

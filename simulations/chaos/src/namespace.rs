@@ -97,6 +97,21 @@ impl Drop for Namespace {
     }
 }
 
+/// Forgets handles that runs left which were killed: names that begin with `PREFIX-` and the number of a process that is
+/// gone.
+pub fn forget_dead(prefix: &str) {
+    let is_dead = |name: &str| {
+        let rest = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));
+        let number = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        number.is_some_and(|number| !std::path::Path::new(&format!("/proc/{number}")).exists())
+    };
+    let names = std::fs::read_dir(HANDLES).into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| is_dead(name)) {
+        // A handle that is left over costs nothing.
+        let _removed = ip(&["netns", "del", &name]);
+    }
+}
+
 pub(crate) fn handle(name: &str) -> Result<File, ChaosError> {
     let doing = format!("entering the namespace {name}");
     File::open(format!("{HANDLES}/{name}")).map_err(ChaosError::kernel(doing))

@@ -51,6 +51,12 @@ impl Process {
         Ok(Self { child })
     }
 
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it and waits until it is gone.
     pub fn kill(&mut self) {
         // A process that is gone already needs no killing.
