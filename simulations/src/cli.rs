@@ -2,18 +2,20 @@
 
 mod real;
 mod run;
+mod shrink;
 mod sweep;
 mod words;
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use thiserror::Error;
 
+use crate::files;
 use crate::real::RealError;
-use crate::scenario::ScenarioError;
+use crate::scenario::{RoundTrips, Scenario, ScenarioError};
 
 /// Plays scenarios of the mesh in a simulated world.
 #[derive(Debug, Parser)]
@@ -31,16 +33,24 @@ enum Command {
     Replay(run::Replay),
     /// Plays one scenario with real processes in network namespaces; needs root.
     Real(real::Real),
+    /// Makes a schedule that violates something small.
+    Shrink(shrink::Shrink),
     /// Plays all scenarios with fresh seeds for a time.
     Sweep(sweep::Sweep),
 }
 
-/// Where failures leave their schedules.
+/// Where reports go, and what they show.
 #[derive(Clone, Debug, clap::Args)]
 struct Out {
-    /// Directory for the schedules of runs that failed.
+    /// Directory for the report and for the schedules of runs that failed.
     #[arg(long, default_value = "target/simulations")]
     out: PathBuf,
+    /// An earlier `report.json` to compare with.
+    #[arg(long)]
+    compare: Option<PathBuf>,
+    /// The seed whose run the report draws, rather than the worst.
+    #[arg(long)]
+    draw: Option<u64>,
 }
 
 /// A command cannot be carried out.
@@ -65,6 +75,14 @@ pub enum CliError {
         /// Why.
         source: serde_json::Error,
     },
+    /// A report is none.
+    #[error("{path} is no report; one is written as report.json by `run` and `sweep`")]
+    Report {
+        /// Which.
+        path: String,
+        /// Why.
+        source: serde_json::Error,
+    },
     /// What was asked makes no sense.
     #[error("{0}")]
     Asked(String),
@@ -76,6 +94,18 @@ pub enum CliError {
     Out(#[from] io::Error),
 }
 
+/// The scenario at `file`, with the round trips of a table where there is one.
+fn scenario(file: &Path, rtt: Option<&Path>) -> Result<Scenario, CliError> {
+    let mut scenario = Scenario::load(file)?;
+    if let Some(rtt) = rtt {
+        let name = rtt.display().to_string();
+        let text = files::read(rtt).map_err(|source| CliError::File { path: name.clone(), source })?;
+        let laid = RoundTrips::parse(&text).and_then(|table| table.lay(&mut scenario));
+        laid.map_err(|what| CliError::Asked(format!("{name}: {what}")))?;
+    }
+    Ok(scenario)
+}
+
 /// Does what was asked; the exit code is 1 when something was violated, 2 when it could not be done, 3 when a
 /// real run is void.
 #[must_use]
@@ -84,6 +114,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
         Command::Real(real) => return end(real.run()),
         Command::Run(run) => run.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Shrink(shrink) => shrink.run(),
         Command::Sweep(sweep) => sweep.run(),
     };
     end(done.map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }))

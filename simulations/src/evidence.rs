@@ -7,8 +7,10 @@ use std::time::Duration;
 use base::Mono;
 use central::admin::api::Ledger;
 
+use crate::engine::Line;
 use crate::faults::Kind;
 use crate::history::{History, Struck};
+use crate::scenario::Expect;
 
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,8 @@ pub struct Evidence {
     pub serials: Option<BTreeSet<u64>>,
     /// Nodes that ended without being asked or killed, and why.
     pub ended: Vec<String>,
+    /// What machines logged.
+    pub log: Vec<Line>,
     /// Configurations that edges put in force.
     pub epochs: Vec<InForce>,
     /// How long the healed mesh took to be whole again; `None`: it never was.
@@ -54,6 +58,10 @@ pub struct Facts {
     pub broken: BTreeSet<String>,
     /// Within which the healed mesh must be whole.
     pub converge_within: Duration,
+    /// The region of each edge.
+    pub edges: BTreeMap<String, String>,
+    /// What the scenario expects beyond the invariants.
+    pub expect: Expect,
 }
 
 /// An edge's record of one call.

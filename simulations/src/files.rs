@@ -32,6 +32,18 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The commit of the working directory, `+` behind it when something in it was changed; `None` where git does not tell.
+pub(crate) fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let is_changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|said| !said.is_empty());
+    Some(if is_changed { commit + "+" } else { commit })
+}
+
 /// The files of a directory whose names end so, sorted.
 pub(crate) fn list(directory: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use seam::{Gone, Host, Late, Stream};
+use seam::{Bound, Gone, Host, Late, Stream};
 use thiserror::Error;
 
 /// An exchange came to nothing.
@@ -49,6 +49,41 @@ impl From<Late> for ExchangeError {
     }
 }
 
+/// A connection that takes one request after another. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    _serving: Bound<()>,
+}
+
+impl Connection {
+    /// Opens one over `stream`.
+    pub(crate) async fn open<S: Stream + 'static>(host: &Host, stream: S) -> Result<Self, ExchangeError> {
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(ExchangeError::broken("opening"))?;
+        // How the connection ends shows in the exchange.
+        let serving = host.spawn("http client", async move { drop(connection.await) }).bound();
+        Ok(Self { sender, _serving: serving })
+    }
+
+    /// Whether the other side has ended it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Sends one request and reads the whole answer.
+    pub(crate) async fn ask(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, ExchangeError> {
+        self.sender.ready().await.map_err(ExchangeError::broken("asking"))?;
+        let answer = self.sender.send_request(request).await.map_err(ExchangeError::broken("asking"))?;
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.map_err(ExchangeError::broken("reading the answer"))?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    }
+}
+
 /// Sends one request and reads the whole answer, within `time`. The connection ends with it.
 pub(crate) async fn exchange<S: Stream + 'static>(
     host: &Host,
@@ -56,16 +91,6 @@ pub(crate) async fn exchange<S: Stream + 'static>(
     request: Request<Full<Bytes>>,
     time: Duration,
 ) -> Result<Response<Bytes>, ExchangeError> {
-    let exchange = async {
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(ExchangeError::broken("opening"))?;
-        // How the connection ends shows in the exchange.
-        let connection = host.spawn("http client", async move { drop(connection.await) }).bound();
-        let answer = sender.send_request(request).await.map_err(ExchangeError::broken("asking"))?;
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await.map_err(ExchangeError::broken("reading the answer"))?;
-        drop(connection);
-        Ok(Response::from_parts(head, body.to_bytes()))
-    };
+    let exchange = async { Connection::open(host, stream).await?.ask(request).await };
     host.timeout(time, exchange).await?
 }

@@ -8,11 +8,14 @@ mod billed;
 mod budget;
 mod ended;
 mod epochs;
+mod expect;
 mod fresh;
 mod healed;
 mod outcomes;
 mod receipts;
 mod upstream;
+
+pub(crate) use billed::ledger_error;
 
 use base::Mono;
 use serde::Serialize;
@@ -31,7 +34,7 @@ pub struct Violation {
 }
 
 /// All invariants by name.
-pub const ALL: [(&str, Judge); 12] = [
+pub const ALL: [(&str, Judge); 13] = [
     ("budget", budget::judge),
     ("acknowledged", acknowledged::judge),
     ("outcomes", outcomes::judge),
@@ -44,6 +47,7 @@ pub const ALL: [(&str, Judge); 12] = [
     ("balanced", balanced::judge),
     ("baseline", baseline::judge),
     ("ended", ended::judge),
+    ("expect", expect::judge),
 ];
 
 /// Says what it finds wrong.

@@ -1,5 +1,6 @@
 //! Operators, who speak to central's admin API with a certificate, as the command line does.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,12 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use mesh::{Credentials, Expect, tls};
 use rustls::pki_types::ServerName;
-use seam::Host;
+use seam::{Host, Lock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_rustls::TlsConnector;
 
-use crate::http::{ExchangeError, exchange};
+use crate::http::{Connection, ExchangeError};
 
 /// A commit through an election takes seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -31,6 +32,8 @@ pub struct Operator {
     host: Host,
     tls: TlsConnector,
     port: u16,
+    /// Connections by node that wait for the next read.
+    idle: Arc<Lock<BTreeMap<String, Connection>>>,
 }
 
 impl std::fmt::Debug for Operator {
@@ -49,7 +52,7 @@ impl Operator {
             Credentials::load(&host, dir).await.map_err(ExchangeError::broken("loading credentials"))?;
         let tls = tls::client_config(&credentials, &Expect::role(Role::Central), &[b"http/1.1"])
             .map_err(ExchangeError::broken("setting TLS up"))?;
-        Ok(Self { host, tls: TlsConnector::from(Arc::new(tls)), port })
+        Ok(Self { host, tls: TlsConnector::from(Arc::new(tls)), port, idle: Arc::default() })
     }
 
     /// Their host; what they do runs on it.
@@ -154,19 +157,41 @@ impl Operator {
         }
     }
 
+    /// Reads go over a connection that is kept; a change over one of its own, so that a connection that broke while
+    /// nobody looked does not leave it unknown.
     async fn exchange(
         &self,
         node: &str,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Bytes>, ExchangeError> {
-        let connecting = async {
-            let stream = self.host.connect(node, self.port).await;
-            let stream = stream.map_err(ExchangeError::broken("connecting to the node"))?;
-            let name =
-                ServerName::try_from(tls::SERVER_NAME).map_err(ExchangeError::broken("naming the node"))?;
-            self.tls.connect(name, stream).await.map_err(ExchangeError::broken("the handshake"))
+        if request.method() != Method::GET {
+            return self
+                .host
+                .timeout(PATIENCE, async { self.connect(node).await?.ask(request).await })
+                .await?;
+        }
+        let kept = self.idle.lock().remove(node).filter(|kept| !kept.is_closed());
+        let asking = async {
+            if let Some(mut kept) = kept
+                && let Ok(answer) = kept.ask(request.clone()).await
+            {
+                return Ok((kept, answer));
+            }
+            let mut fresh = self.connect(node).await?;
+            let answer = fresh.ask(request).await?;
+            Ok::<_, ExchangeError>((fresh, answer))
         };
-        let stream = self.host.timeout(PATIENCE, connecting).await??;
-        exchange(&self.host, stream, request, PATIENCE).await
+        let (connection, answer) = self.host.timeout(PATIENCE, asking).await??;
+        self.idle.lock().insert(node.to_owned(), connection);
+        Ok(answer)
+    }
+
+    async fn connect(&self, node: &str) -> Result<Connection, ExchangeError> {
+        let stream = self.host.connect(node, self.port).await;
+        let stream = stream.map_err(ExchangeError::broken("connecting to the node"))?;
+        let name =
+            ServerName::try_from(tls::SERVER_NAME).map_err(ExchangeError::broken("naming the node"))?;
+        let stream = self.tls.connect(name, stream).await.map_err(ExchangeError::broken("the handshake"))?;
+        Connection::open(&self.host, stream).await
     }
 }

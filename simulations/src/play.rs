@@ -40,6 +40,8 @@ pub struct Outcome {
     pub simulated: Duration,
     /// Processor time, as far as the system tells it.
     pub cpu: Duration,
+    /// Whether it was played twice, and was the same.
+    pub twice: bool,
     /// All that is known of it.
     pub evidence: Evidence,
 }
@@ -70,6 +72,7 @@ pub enum PlayError {
 /// Plays `schedule` in a world of its own and judges it. What keeps the run from counting is a violation too.
 #[must_use]
 pub fn play(scenario: &Arc<Scenario>, schedule: &Arc<Schedule>, how: &How) -> Outcome {
+    let scenario = &Arc::new(schedule.fit(scenario));
     let options = Options { log: how.log.clone(), ..Options::seed(schedule.seed) };
     let act = {
         let (scenario, schedule) = (Arc::clone(scenario), Arc::clone(schedule));
@@ -92,6 +95,7 @@ pub fn play(scenario: &Arc<Scenario>, schedule: &Arc<Schedule>, how: &How) -> Ou
         packets: 0,
         simulated: Duration::ZERO,
         cpu: Duration::ZERO,
+        twice: false,
         evidence: Evidence::default(),
     };
     match played {
@@ -107,6 +111,7 @@ pub fn play(scenario: &Arc<Scenario>, schedule: &Arc<Schedule>, how: &How) -> Ou
             outcome.simulated = report.took;
             let (played, cpu) = report.value;
             outcome.cpu = cpu;
+            outcome.twice = how.twice;
             match played {
                 Ok(evidence) => {
                     outcome.violations = judge(&evidence);
@@ -193,7 +198,7 @@ fn start_actors(
     observer.start(stop.clone());
     stage.dns.start(operations.operator.host(), stop);
     if let Some(every) = scenario.load.write_every {
-        operations.start_writing(every, ground.random("operator writes"), stop.clone());
+        operations.start_writing(every, ground, scenario.load.writers, stop);
     }
     if let Some(every) = scenario.load.read_every {
         operations.start_reading(every, ground.random("operator reads"), stop.clone());

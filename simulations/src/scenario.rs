@@ -6,6 +6,7 @@
 mod fault;
 mod load;
 mod range;
+mod rtt;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use toml::Spanned;
 pub use fault::{Class, FaultSpec, Swarm};
 pub use load::{HangUps, Load};
 pub use range::{Chance, Counts, Times};
+pub use rtt::RoundTrips;
 pub use topology::{Behaviour, LinkSpec, ServerSpec, Topology};
 
 /// One scenario.
@@ -80,6 +82,8 @@ pub struct Expect {
     pub sustained: Vec<String>,
     /// The share of their calls that must end well.
     pub success: Chance,
+    /// Of their calls 99 in a hundred have a first byte within this, over all runs.
+    pub first_byte_within: Option<Times>,
     /// Callers of other regions are served again this long after the first fault.
     pub recover_within: Option<Times>,
     /// The healed mesh is whole again within this.
@@ -91,6 +95,7 @@ impl Default for Expect {
         Self {
             sustained: Vec::new(),
             success: Chance(999_900),
+            first_byte_within: None,
             recover_within: None,
             converge_within: Times::exactly(Duration::from_secs(20)),
         }

@@ -39,6 +39,12 @@ pub struct Schedule {
     pub callers: Vec<CallerPlan>,
     /// The faults, by time.
     pub faults: Vec<Dated>,
+    /// Machines that a smaller run may leave out.
+    #[serde(default)]
+    pub optional: Vec<String>,
+    /// Machines of the scenario that are left out.
+    #[serde(default)]
+    pub without: Vec<String>,
 }
 
 /// A link between two regions, in each direction, or inside one.
@@ -98,6 +104,15 @@ pub enum Until {
 }
 
 impl Schedule {
+    /// The scenario without what the schedule leaves out.
+    #[must_use]
+    pub fn fit(&self, scenario: &Scenario) -> Scenario {
+        let mut scenario = scenario.clone();
+        scenario.topology.server.retain(|server| !self.without.contains(&server.name));
+        scenario.topology.without.clone_from(&self.without);
+        scenario
+    }
+
     /// What `seed` draws of `scenario`.
     #[must_use]
     pub fn draw(scenario: &Scenario, seed: u64) -> Self {
@@ -131,8 +146,22 @@ impl Schedule {
             serve: millis(serve),
             callers: callers(scenario, &mut stream("callers")),
             faults,
+            optional: optional(scenario),
+            without: Vec::new(),
         }
     }
+}
+
+/// All edges but the first, and all model servers but the first of each model.
+fn optional(scenario: &Scenario) -> Vec<String> {
+    let edges = scenario.topology.edge_spots().into_iter().skip(1).map(|spot| spot.name);
+    let mut served = std::collections::BTreeSet::new();
+    let servers = scenario.topology.server.iter().filter(|server| {
+        let is_first = server.serves.iter().any(|model| !served.contains(model));
+        served.extend(&server.serves);
+        !is_first
+    });
+    edges.chain(servers.map(|server| server.name.clone())).collect()
 }
 
 fn links(scenario: &Scenario, random: &mut Random) -> Vec<Wire> {

@@ -2,10 +2,12 @@
 //! was acknowledged.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use seam::Stop;
 use simulation_hooks::Random;
 
+use crate::ground::Ground;
 use crate::history::{Read, Recorder, Write, WriteOutcome};
 use crate::http::ExchangeError;
 use crate::operator::Operator;
@@ -23,15 +25,21 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Adds a tenant every so often until `stop`.
-    pub fn start_writing(&self, every: Times, mut random: Random, stop: Stop) {
-        let (this, host) = (self.clone(), self.operator.host().clone());
-        self.spawn("operator writes", async move {
-            while !stop.is_wanted() {
-                this.write(&this.node(&mut random)).await;
-                host.sleep(every.draw(&mut random)).await;
-            }
-        });
+    /// Adds a tenant every so often until `stop`: one operator through any node, several each through one of their own.
+    pub fn start_writing(&self, every: Times, ground: &Arc<dyn Ground>, writers: u64, stop: &Stop) {
+        for writer in 0..writers {
+            let (this, host, stop) = (self.clone(), self.operator.host().clone(), stop.clone());
+            let mut random = ground.random(&format!("operator writes {writer}"));
+            let at = usize::try_from(writer).unwrap_or(0) % self.nodes.len().max(1);
+            let own = self.nodes.get(at).filter(|_| writers > 1).cloned();
+            self.spawn("operator writes", async move {
+                while !stop.is_wanted() {
+                    let node = own.clone().unwrap_or_else(|| this.node(&mut random));
+                    this.write(&node).await;
+                    host.sleep(every.draw(&mut random)).await;
+                }
+            });
+        }
     }
 
     /// Reads the configuration every so often until `stop`.

@@ -28,6 +28,9 @@ pub(super) struct Run {
     /// How many runs at once.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// A table of measured round trips between cloud regions.
+    #[arg(long)]
+    rtt: Option<PathBuf>,
     #[command(flatten)]
     out: Out,
 }
@@ -35,14 +38,8 @@ pub(super) struct Run {
 /// Plays one seed twice.
 #[derive(Debug, Args)]
 pub(super) struct Replay {
-    /// The scenario's file.
-    file: PathBuf,
-    /// The seed.
-    #[arg(long, required_unless_present = "schedule")]
-    seed: Option<u64>,
-    /// A schedule that a failure left, instead of a seed.
-    #[arg(long, conflicts_with = "seed")]
-    schedule: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
     /// Log lines to print, as `RUST_LOG` has it.
     #[arg(long)]
     log: Option<String>,
@@ -51,24 +48,26 @@ pub(super) struct Replay {
     calls: bool,
 }
 
-impl Run {
-    pub(super) fn run(self) -> Result<bool, CliError> {
-        let scenario = Arc::new(Scenario::load(&self.file)?);
-        let words = Words::new(&self.out.out);
-        let mut seeds = self.from..self.from.saturating_add(self.seeds);
-        let file = self.file;
-        let workers = Workers::new(self.threads);
-        workers.work(&words, move || {
-            let seed = seeds.next()?;
-            Some(Job { file: file.clone(), scenario: Arc::clone(&scenario), seed })
-        })?;
-        words.sum()
-    }
+/// One run.
+#[derive(Debug, Args)]
+pub(super) struct Which {
+    /// The scenario's file.
+    pub(super) file: PathBuf,
+    /// The seed.
+    #[arg(long, required_unless_present = "schedule")]
+    seed: Option<u64>,
+    /// A schedule that a failure left, instead of a seed.
+    #[arg(long, conflicts_with = "seed")]
+    schedule: Option<PathBuf>,
+    /// A table of measured round trips between cloud regions.
+    #[arg(long)]
+    rtt: Option<PathBuf>,
 }
 
-impl Replay {
-    pub(super) fn run(self) -> Result<bool, CliError> {
-        let scenario = Arc::new(Scenario::load(&self.file)?);
+impl Which {
+    /// The scenario and the schedule.
+    pub(super) fn read(&self) -> Result<(Arc<Scenario>, Schedule), CliError> {
+        let scenario = Arc::new(super::scenario(&self.file, self.rtt.as_deref())?);
         let schedule = match (&self.schedule, self.seed) {
             (Some(path), _) => {
                 let name = path.display().to_string();
@@ -83,6 +82,28 @@ impl Replay {
             let (theirs, ours) = (&schedule.scenario, &scenario.name);
             return Err(CliError::Asked(format!("the schedule is one of {theirs:?}, the file is {ours:?}")));
         }
+        Ok((scenario, schedule))
+    }
+}
+
+impl Run {
+    pub(super) fn run(self) -> Result<bool, CliError> {
+        let scenario = Arc::new(super::scenario(&self.file, self.rtt.as_deref())?);
+        let words = Words::new(&self.out)?;
+        let mut seeds = self.from..self.from.saturating_add(self.seeds);
+        let file = self.file;
+        let workers = Workers::new(self.threads);
+        workers.work(&words, move || {
+            let seed = seeds.next()?;
+            Some(Job { file: file.clone(), scenario: Arc::clone(&scenario), seed })
+        })?;
+        words.sum(false)
+    }
+}
+
+impl Replay {
+    pub(super) fn run(self) -> Result<bool, CliError> {
+        let (scenario, schedule) = self.which.read()?;
         let schedule = Arc::new(schedule);
         super::sweep::warm_up();
         let outcome = play(&scenario, &schedule, &How { log: self.log, twice: true });

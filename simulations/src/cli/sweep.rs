@@ -27,6 +27,9 @@ pub(super) struct Sweep {
     /// Where the scenarios are.
     #[arg(long, default_value = "simulations/scenarios")]
     scenarios: PathBuf,
+    /// A table of measured round trips between cloud regions, for scenarios that name theirs.
+    #[arg(long)]
+    rtt: Option<PathBuf>,
     /// The first seed; drawn and printed when absent.
     #[arg(long)]
     from: Option<u64>,
@@ -55,14 +58,14 @@ impl Sweep {
     pub(super) fn run(self) -> Result<bool, CliError> {
         let mut scenarios = Vec::new();
         for file in scenario_files(&self.scenarios)? {
-            let scenario = Arc::new(Scenario::load(&file)?);
+            let scenario = Arc::new(super::scenario(&file, self.rtt.as_deref())?);
             scenarios.push((file, scenario));
         }
         let host = Host::real();
         let began: Mono = host.now();
         let most = Duration::from_secs(self.minutes.saturating_mul(60));
         let from = self.from.unwrap_or_else(|| host.random_u64() >> 24);
-        let words = Words::new(&self.out.out);
+        let words = Words::new(&self.out)?;
         words.say(&format!("{} scenarios, seeds from {from}", scenarios.len()))?;
         let mut next = 0usize;
         Workers::new(self.threads).work(&words, move || {
@@ -74,7 +77,7 @@ impl Sweep {
             next += 1;
             Some(Job { file: file.clone(), scenario: Arc::clone(scenario), seed })
         })?;
-        words.sum()
+        words.sum(true)
     }
 }
 

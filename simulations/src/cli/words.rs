@@ -1,18 +1,16 @@
 //! What is said of runs: a line for each that failed with the command that plays it again, and the sum of all.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use seam::Lock;
 
-use super::CliError;
 use super::sweep::Job;
+use super::{CliError, Out};
+use crate::figures::percentile;
 use crate::files;
-use crate::history::CallOutcome;
-use crate::marks::Mark;
 use crate::play::Outcome;
+use crate::report::{Report, Scenario, ratio};
 
 /// Longest text of one violation on the screen, in characters.
 const SHOWN: usize = 600;
@@ -20,24 +18,20 @@ const SHOWN: usize = 600;
 /// Speaks, and sums up.
 #[derive(Debug)]
 pub(super) struct Words {
-    out: PathBuf,
-    sums: Lock<BTreeMap<String, Sum>>,
-}
-
-#[derive(Debug, Default)]
-struct Sum {
-    runs: u64,
-    failed: u64,
-    simulated: Duration,
-    cpu: Duration,
-    calls: BTreeMap<CallOutcome, u64>,
-    converged: Vec<Duration>,
-    marks: BTreeSet<Mark>,
+    out: Out,
+    old: Option<Report>,
+    report: Lock<Report>,
 }
 
 impl Words {
-    pub(super) fn new(out: &Path) -> Self {
-        Self { out: out.to_owned(), sums: Lock::default() }
+    pub(super) fn new(out: &Out) -> Result<Self, CliError> {
+        let read = |path: &PathBuf| {
+            let name = path.display().to_string();
+            let text = files::read(path).map_err(|source| CliError::File { path: name.clone(), source })?;
+            serde_json::from_str(&text).map_err(|source| CliError::Report { path: name, source })
+        };
+        let old = out.compare.as_ref().map(read).transpose()?;
+        Ok(Self { out: out.clone(), old, report: Lock::default() })
     }
 
     pub(super) fn say(&self, text: &str) -> Result<(), CliError> {
@@ -46,7 +40,7 @@ impl Words {
 
     /// Counts a run; says what it violated and leaves its schedule.
     pub(super) fn told(&self, job: &Job, outcome: &Outcome) -> Result<(), CliError> {
-        self.count(outcome);
+        self.report.lock().count(&job.scenario, outcome, self.out.draw);
         if outcome.violations.is_empty() {
             return Ok(());
         }
@@ -63,56 +57,75 @@ impl Words {
         self.say(&text)
     }
 
-    fn count(&self, outcome: &Outcome) {
-        let mut sums = self.sums.lock();
-        let sum = sums.entry(outcome.schedule.scenario.clone()).or_default();
-        sum.runs += 1;
-        sum.failed += u64::from(!outcome.violations.is_empty());
-        sum.simulated += outcome.simulated;
-        sum.cpu += outcome.cpu;
-        sum.converged.extend(outcome.evidence.converged);
-        sum.marks.extend(&outcome.marks);
-        for call in &outcome.evidence.history.calls {
-            *sum.calls.entry(call.outcome).or_default() += 1;
-        }
-    }
-
     fn keep(&self, outcome: &Outcome) -> Result<PathBuf, CliError> {
         let schedule = &outcome.schedule;
-        let path = self.out.join(format!("{}-{}.json", schedule.scenario, schedule.seed));
+        let path = self.out.out.join(format!("{}-{}.json", schedule.scenario, schedule.seed));
         let broken = |source| CliError::File { path: path.display().to_string(), source };
         let json = serde_json::to_vec_pretty(&**schedule).unwrap_or_default();
         files::write(&path, &json).map_err(broken)?;
         Ok(path)
     }
 
-    /// Says the sums; gives whether nothing failed.
-    pub(super) fn sum(&self) -> Result<bool, CliError> {
-        let mut sums = self.sums.lock();
-        let mut all = BTreeSet::new();
-        for (name, sum) in sums.iter_mut() {
-            sum.converged.sort_unstable();
-            let speed = sum.simulated.as_secs_f64() / sum.cpu.as_secs_f64().max(1e-9);
-            let calls: Vec<String> =
-                sum.calls.iter().map(|(outcome, count)| format!("{outcome:?} {count}")).collect();
-            let (half, most) = (sum.converged.get(sum.converged.len() / 2), sum.converged.last());
-            let whole = half.zip(most).map_or_else(String::new, |(half, most)| {
-                format!(", whole again p50 {} ms, max {} ms", half.as_millis(), most.as_millis())
-            });
+    /// Says the sums and writes the report; gives whether nothing failed. All that must happen sometimes must have
+    /// happened when the runs were `many`.
+    pub(super) fn sum(&self, many: bool) -> Result<bool, CliError> {
+        let mut report = self.report.lock();
+        let mut is_well = true;
+        for (name, sum) in &report.scenarios {
+            let calls: Vec<String> = sum.calls.iter().map(|(how, count)| format!("{how} {count}")).collect();
+            let (runs, failed, twice) = (sum.runs, sum.failed, sum.twice);
             self.say(&format!(
-                "{name}: {} runs, {} failed, {:.0} simulated s at {speed:.0} per CPU-s{whole}; calls: {}",
-                sum.runs,
-                sum.failed,
-                sum.simulated.as_secs_f64(),
+                "{name}: {runs} runs, {failed} failed, {twice} played twice, {:.0} simulated s at {:.0} per CPU-s; {}",
+                ratio(sum.simulated_ms, 1_000),
+                sum.speed(),
                 calls.join(", "),
             ))?;
-            all.extend(sum.marks.iter().copied());
+            self.times(sum)?;
+            is_well &= failed == 0;
+            for short in sum.short_of() {
+                is_well = false;
+                self.say(&format!("  FAILED {short}"))?;
+            }
         }
-        let missed: Vec<String> =
-            Mark::ALL.iter().filter(|mark| !all.contains(mark)).map(|mark| format!("{mark:?}")).collect();
-        if !missed.is_empty() {
-            self.say(&format!("never seen: {}", missed.join(", ")))?;
+        let never: Vec<String> = report.never_seen().iter().map(|mark| format!("{mark:?}")).collect();
+        let idle = report.never_bit();
+        for (what, names) in [("never happened", never), ("struck, and nobody noticed", idle)] {
+            if !names.is_empty() {
+                is_well &= !many;
+                self.say(&format!("{what}: {}", names.join(", ")))?;
+            }
         }
-        Ok(sums.values().all(|sum| sum.failed == 0))
+        report.sign();
+        let path = self.out.out.join("report.html").display().to_string();
+        let written = report.write(&self.out.out, self.old.as_ref());
+        written.map_err(|source| CliError::File { path: path.clone(), source })?;
+        self.say(&format!("report {path}"))?;
+        Ok(is_well)
+    }
+
+    fn times(&self, sum: &Scenario) -> Result<(), CliError> {
+        let figures = &sum.figures;
+        let named = [
+            ("leader lost, next acknowledged change", &figures.next_write),
+            ("region lost, first byte elsewhere", &figures.served_elsewhere),
+            ("sustained regions, first byte", &figures.sustained_first_byte),
+            ("whole again", &figures.whole_again),
+        ];
+        let named = named.into_iter().map(|(name, times)| (name.to_owned(), times));
+        let regions = figures.recovered.iter();
+        let regions = regions.map(|(region, times)| (format!("{region} lost, last call not served"), times));
+        for (name, times) in named.chain(regions).filter(|(_, times)| !times.is_empty()) {
+            let at = |share| percentile(times, share).unwrap_or(0);
+            let (half, most_of, most) = (at(50), at(99), at(100));
+            self.say(&format!(
+                "  {name}: p50 {half} ms, p99 {most_of} ms, max {most} ms, of {}",
+                times.len()
+            ))?;
+        }
+        let (well, failed) = figures.sustained;
+        if well + failed > 0 {
+            self.say(&format!("  sustained regions: {failed} of {} calls failed", well + failed))?;
+        }
+        Ok(())
     }
 }

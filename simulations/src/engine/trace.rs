@@ -68,9 +68,13 @@ impl Trace {
         self.mix_end(to);
         self.mix(u64::from(kind));
         self.mix(bytes.len() as u64);
-        for chunk in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            for (to, from) in word.iter_mut().zip(chunk) {
+            for (to, from) in word.iter_mut().zip(rest) {
                 *to = *from;
             }
             self.mix(u64::from_le_bytes(word));

@@ -190,6 +190,12 @@ impl Field {
         self.remake(&links, &[]);
     }
 
+    /// Whether a fault that stands keeps the machine called `name` from being a part of the mesh.
+    #[must_use]
+    pub fn is_out(&self, name: &str) -> bool {
+        self.0.state.lock().standing.values().any(|standing| standing.takes_out(name))
+    }
+
     /// Starts the process of a node or a model server, after killing the one that runs.
     pub fn start(&self, name: &str) {
         match self.0.servers.get(name) {
@@ -334,6 +340,24 @@ impl Field {
 }
 
 impl Standing {
+    /// Whether the machine called `name` is no part of the mesh: without a process that runs, or cut from central or
+    /// from everybody.
+    fn takes_out(&self, name: &str) -> bool {
+        let cuts_off = match &self.fault {
+            Fault::Pause { .. } | Fault::CutRegion { .. } => true,
+            Fault::Partition { other, .. } | Fault::Flap { other, .. } => {
+                matches!(other, Target::Everybody | Target::AllCentrals)
+            }
+            Fault::Crash { .. }
+            | Fault::PowerOff { .. }
+            | Fault::LoseRegion { .. }
+            | Fault::Degrade { .. }
+            | Fault::ClockStep { .. }
+            | Fault::Disk { .. } => false,
+        };
+        (cuts_off && self.machines.iter().any(|machine| machine == name)) || self.keeps_down(name)
+    }
+
     fn keeps_down(&self, name: &str) -> bool {
         matches!(self.fault, Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. })
             && self.machines.iter().any(|machine| machine == name)

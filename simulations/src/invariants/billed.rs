@@ -2,21 +2,18 @@
 //! model servers told of answered calls (design.md §4 "billed exactly once"). The calls of a life of an edge that ended
 //! are covered by its crash charge.
 
+use central::admin::api::{Ledger, LedgerRow};
+
 use super::{Violation, violation};
 use crate::evidence::Evidence;
 use crate::history::{CallOutcome, ServedEnd};
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let Some(ledger) = &evidence.ledger else { return Vec::new() };
-    let sum = |part: fn(&central::admin::api::LedgerRow) -> u64| {
-        ledger.rows.iter().map(|row| u128::from(part(row))).sum::<u128>()
-    };
-    let (receipts, crash, settling) =
-        (sum(|row| row.receipts.0), sum(|row| row.crash.0), sum(|row| row.settling.0));
+    let (receipts, crash, settling) = settled(ledger);
     let mut found = Vec::new();
-    let strict = evidence.records.iter().filter(|record| record.tenant.as_deref() == Some("strict"));
-    let recorded: u128 = strict.map(|record| u128::from(record.cost)).sum();
-    if !an_edge_died(evidence) && receipts + settling != recorded {
+    if ledger_error(evidence) > 0 {
+        let recorded = recorded(evidence);
         let what = format!("{receipts} settled and {settling} on its way, {recorded} recorded");
         found.push(violation("billed", None, what));
     }
@@ -26,6 +23,24 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         found.push(violation("billed", None, what));
     }
     found
+}
+
+/// What was settled beside what the edges recorded, either way; nothing where an edge died, whose crash charge covers it.
+pub(crate) fn ledger_error(evidence: &Evidence) -> u64 {
+    let Some(ledger) = evidence.ledger.as_ref().filter(|_| !an_edge_died(evidence)) else { return 0 };
+    let (receipts, _crash, settling) = settled(ledger);
+    u64::try_from((receipts + settling).abs_diff(recorded(evidence))).unwrap_or(u64::MAX)
+}
+
+/// Receipts, crash charges and what is on its way, of all budgets.
+fn settled(ledger: &Ledger) -> (u128, u128, u128) {
+    let sum = |part: fn(&LedgerRow) -> u64| ledger.rows.iter().map(|row| u128::from(part(row))).sum();
+    (sum(|row| row.receipts.0), sum(|row| row.crash.0), sum(|row| row.settling.0))
+}
+
+fn recorded(evidence: &Evidence) -> u128 {
+    let strict = evidence.records.iter().filter(|record| record.tenant.as_deref() == Some("strict"));
+    strict.map(|record| u128::from(record.cost)).sum()
 }
 
 fn an_edge_died(evidence: &Evidence) -> bool {

@@ -32,15 +32,18 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
 fn is_excused(evidence: &Evidence, call: &crate::history::Call) -> bool {
     let silent = ["pause", "partition", "cut_region", "flap", "power_off", "lose_region", "degrade"];
     let machines = [call.edge.clone(), format!("callers-{}", call.region)];
-    machines
-        .iter()
-        .any(|machine| evidence.struck(machine, &silent).any(|struck| call.ended >= Some(struck.at)))
+    machines.iter().any(|machine| {
+        let mut struck = evidence.struck(machine, &silent);
+        struck.any(|struck| {
+            call.ended >= Some(struck.at) && struck.healed.is_none_or(|healed| healed >= call.started)
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::invariants::samples::{evidence, struck};
+    use crate::invariants::samples::{at, evidence, struck};
 
     #[test]
     fn a_call_that_hangs_or_is_short_or_not_its_own_is_found() {
@@ -55,7 +58,9 @@ mod tests {
     fn a_call_may_hang_at_an_edge_that_stands_still() {
         let mut evidence = evidence();
         evidence.history.calls[0].outcome = CallOutcome::Late;
-        evidence.history.struck.push(struck("pause", "edge-eu", 150));
+        evidence.history.struck.push(struck("pause", "edge-eu", 50));
         assert_eq!(judge(&evidence), []);
+        evidence.history.struck[0].healed = Some(at(60));
+        assert_eq!(judge(&evidence).len(), 1, "it stood still before the call began");
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn call() -> Call {
     }
 }
 
-pub(super) fn served() -> Served {
+pub(crate) fn served() -> Served {
     Served {
         server: "model-eu".into(),
         call: Some(0),
@@ -93,7 +93,7 @@ pub(super) fn served() -> Served {
     }
 }
 
-pub(super) fn record() -> Record {
+pub(crate) fn record() -> Record {
     Record {
         edge: "edge-eu".into(),
         request: "r0".into(),
@@ -107,7 +107,7 @@ pub(crate) fn struck(what: &'static str, machine: &str, ms: u64) -> Struck {
     Struck { id: 0, at: at(ms), healed: None, what, machines: vec![machine.to_owned()] }
 }
 
-pub(super) fn ledger() -> Ledger {
+pub(crate) fn ledger() -> Ledger {
     let row = LedgerRow {
         id: BudgetId(1),
         budget: "all".parse().unwrap(),

@@ -3,7 +3,7 @@
 
 use super::{Violation, violation};
 use crate::evidence::Evidence;
-use crate::history::ServedEnd;
+use crate::history::{Call, ServedEnd};
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -18,7 +18,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
             let whole = asked.iter().filter(|served| served.end == ServedEnd::Complete).count();
             let streamed_by =
                 asked.iter().filter(|served| served.first_token.is_some_and(|first| first <= first_byte));
-            if call.stream && whole > 1 && streamed_by.count() > 1 {
+            if call.stream && whole > 1 && streamed_by.count() > 1 && !is_struck(evidence, call) {
                 found.push(violation("upstream", call.ended, format!("{whole} whole answers to {call:?}")));
             }
         }
@@ -26,11 +26,19 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
+/// Whether some fault stood during the call: an answer may be lost on its way then, with all that was between.
+fn is_struck(evidence: &Evidence, call: &Call) -> bool {
+    let mut struck = evidence.history.struck.iter();
+    struck.any(|struck| {
+        call.ended >= Some(struck.at) && struck.healed.is_none_or(|healed| healed >= call.started)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::history::Served;
-    use crate::invariants::samples::{at, evidence, served};
+    use crate::invariants::samples::{at, evidence, served, struck};
 
     #[test]
     fn a_second_server_asked_after_the_first_byte_is_found() {
@@ -40,5 +48,14 @@ mod tests {
         assert_eq!(judge(&evidence), [], "before the first byte it may be");
         evidence.history.served[1].asked = at(160);
         assert!(judge(&evidence)[0].what.starts_with("model-us was asked after"));
+    }
+
+    #[test]
+    fn a_call_that_is_answered_twice_without_a_fault_is_found() {
+        let mut evidence = evidence();
+        evidence.history.served.push(Served { server: "model-us".into(), ..served() });
+        assert!(judge(&evidence)[0].what.starts_with("2 whole answers"));
+        evidence.history.struck.push(struck("power_off", "central-eu", 150));
+        assert_eq!(judge(&evidence), [], "the first may be lost on its way");
     }
 }

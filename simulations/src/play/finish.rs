@@ -40,7 +40,7 @@ impl Stage {
     /// Whether all central nodes that run know one leader, and all edges that run are attached with the last epoch.
     async fn is_whole(&self) -> bool {
         let mut views = Vec::new();
-        for name in self.field.names(Kind::Central).iter().filter(|name| !self.field.is_down(name)) {
+        for name in self.field.names(Kind::Central).iter().filter(|name| !self.field.is_out(name)) {
             match self.look(name).await {
                 Some(seen) => views.push(seen),
                 None => return false,
@@ -49,7 +49,7 @@ impl Stage {
         let Some(newest) = views.iter().map(|seen| seen.epoch).max() else { return false };
         let leaders: BTreeSet<_> = views.iter().map(|seen| seen.leader.as_ref()).collect();
         let edges = self.field.names(Kind::Edge);
-        let edges: Vec<_> = edges.iter().filter(|name| !self.field.is_down(name)).collect();
+        let edges: Vec<_> = edges.iter().filter(|name| !self.field.is_out(name)).collect();
         let attached = |seen: &Observation| {
             edges.iter().all(|name| {
                 matches!(seen.edges.get(*name), Some((Some(_central), Some(epoch))) if *epoch >= newest)
@@ -90,6 +90,7 @@ impl Stage {
             facts: self.facts(scenario, schedule),
             records: self.records().await,
             ledger,
+            log: self.field.ground().log(),
             serials,
             ended: self.field.ground().ended(),
             epochs: self.epochs(),
@@ -104,7 +105,7 @@ impl Stage {
     /// A fresh call at every edge and a fresh write, with what was wrong.
     async fn try_all(&self, scenario: &Scenario) -> Vec<(String, Option<String>)> {
         let mut fresh = Vec::new();
-        for edge in self.field.names(Kind::Edge).into_iter().filter(|name| !self.field.is_down(name)) {
+        for edge in self.field.names(Kind::Edge).into_iter().filter(|name| !self.field.is_out(name)) {
             let mut call = self.ask(&edge, false, scenario, "fresh").await;
             // A model server that refuses by its nature may be unlucky three times, hardly more.
             for _again in 0..3 {
@@ -115,7 +116,7 @@ impl Stage {
             let wrong = (call.outcome != CallOutcome::Complete).then(|| format!("{call:?}"));
             fresh.push((format!("a call at {edge}"), wrong));
         }
-        for node in self.operations.nodes.iter().filter(|name| !self.field.is_down(name)) {
+        for node in self.operations.nodes.iter().filter(|name| !self.field.is_out(name)) {
             let (serial, acked) = self.operations.write(node).await;
             let wrong = if acked {
                 let read = self.operations.read(node).await;
@@ -149,7 +150,7 @@ impl Stage {
 
     async fn ledger(&self) -> Option<Ledger> {
         let operator = &self.operations.operator;
-        for node in self.operations.nodes.iter().filter(|name| !self.field.is_down(name)) {
+        for node in self.operations.nodes.iter().filter(|name| !self.field.is_out(name)) {
             if let Ok(Ok(ledger)) = operator.host().timeout(PATIENCE, operator.ledger(node)).await {
                 return Some(ledger);
             }
@@ -158,7 +159,7 @@ impl Stage {
     }
 
     async fn last_read(&self) -> Option<BTreeSet<u64>> {
-        for node in self.operations.nodes.iter().filter(|name| !self.field.is_down(name)) {
+        for node in self.operations.nodes.iter().filter(|name| !self.field.is_out(name)) {
             if let Some(read) = self.operations.read(node).await {
                 return Some(read.serials);
             }
@@ -179,7 +180,14 @@ impl Stage {
             machines: self.field.places().iter().map(|(name, place)| (name.clone(), place.kind)).collect(),
             broken: broken.flat_map(|struck| struck.machines.clone()).collect(),
             converge_within: scenario.expect.converge_within.most,
+            edges: self.edge_regions(),
+            expect: scenario.expect.clone(),
         }
+    }
+
+    fn edge_regions(&self) -> BTreeMap<String, String> {
+        let places = self.field.places().iter().filter(|(_, place)| place.kind == Kind::Edge);
+        places.map(|(name, place)| (name.clone(), place.region.clone())).collect()
     }
 
     fn epochs(&self) -> Vec<InForce> {

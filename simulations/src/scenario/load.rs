@@ -28,6 +28,8 @@ pub struct Load {
     pub retries: u64,
     /// Between an operator's changes of the configuration; absent: none.
     pub write_every: Option<Times>,
+    /// Operators who change it: one goes through any central node, several each through one of their own.
+    pub writers: u64,
     /// Between an operator's reads of it; absent: none.
     pub read_every: Option<Times>,
 }
@@ -54,6 +56,7 @@ impl Default for Load {
             hang_up: HangUps::default(),
             retries: 0,
             write_every: Some(Times::ms(1_000, 3_000)),
+            writers: 1,
             read_every: Some(Times::exactly(Duration::from_secs(1))),
         }
     }

@@ -19,6 +19,12 @@ pub struct Topology {
     /// Model servers.
     #[serde(default)]
     pub server: Vec<ServerSpec>,
+    /// Regions of a cloud, for tables of measured round trips, such as `eu = "aws:eu-central-1"`.
+    #[serde(default)]
+    pub cloud: BTreeMap<String, String>,
+    /// Edges that a smaller run leaves out.
+    #[serde(skip)]
+    pub without: Vec<String>,
     /// The limit of the strict tenant's budget, in nano-dollars.
     #[serde(default = "plenty")]
     pub budget: u64,
@@ -135,7 +141,7 @@ impl Topology {
             let spot = |number| Spot { name: named(region, number), region: region.clone() };
             (1..=*count).map(spot).collect::<Vec<_>>()
         };
-        self.edges.iter().flat_map(of).collect()
+        self.edges.iter().flat_map(of).filter(|spot| !self.without.contains(&spot.name)).collect()
     }
 
     /// The models that some server serves, in order of name.
