@@ -2,7 +2,6 @@
 //! was acknowledged.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use seam::Stop;
 use simulation_hooks::Random;
@@ -26,7 +25,7 @@ pub struct Operations {
 
 impl Operations {
     /// Adds a tenant every so often until `stop`: one operator through any node, several each through one of their own.
-    pub fn start_writing(&self, every: Times, ground: &Arc<dyn Ground>, writers: u64, stop: &Stop) {
+    pub fn start_writing(&self, every: Times, ground: &dyn Ground, writers: u64, stop: &Stop) {
         for writer in 0..writers {
             let (this, host, stop) = (self.clone(), self.operator.host().clone(), stop.clone());
             let mut random = ground.random(&format!("operator writes {writer}"));

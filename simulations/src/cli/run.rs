@@ -97,7 +97,7 @@ impl Run {
             let seed = seeds.next()?;
             Some(Job { file: file.clone(), scenario: Arc::clone(&scenario), seed })
         })?;
-        words.sum(false)
+        words.sum(None)
     }
 }
 

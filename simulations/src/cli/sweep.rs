@@ -18,6 +18,9 @@ use crate::schedule::Schedule;
 /// Of how many runs one is played twice.
 const TWICE: u64 = 100;
 
+/// Runs of each scenario after which all that must happen sometimes must have happened.
+const ENOUGH: u64 = 10;
+
 /// Plays all scenarios with fresh seeds for a time.
 #[derive(Debug, Args)]
 pub(super) struct Sweep {
@@ -33,6 +36,9 @@ pub(super) struct Sweep {
     /// The first seed; drawn and printed when absent.
     #[arg(long)]
     from: Option<u64>,
+    /// Seeds 0, 1, … that every scenario plays before fresh ones.
+    #[arg(long, default_value_t = 0)]
+    fixed: u64,
     /// How many runs at once.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -66,19 +72,24 @@ impl Sweep {
         let most = Duration::from_secs(self.minutes.saturating_mul(60));
         let from = self.from.unwrap_or_else(|| host.random_u64() >> 24);
         let words = Words::new(&self.out)?;
-        words.say(&format!("{} scenarios, seeds from {from}", scenarios.len()))?;
+        words.say(&format!("{} scenarios, seeds {}from {from}", scenarios.len(), fixed_words(self.fixed)))?;
         let mut next = 0usize;
         Workers::new(self.threads).work(&words, move || {
             if host.now().since(began) >= most {
                 return None;
             }
             let (file, scenario) = scenarios.get(next % scenarios.len().max(1))?;
-            let seed = from.wrapping_add((next / scenarios.len().max(1)) as u64);
+            let round = (next / scenarios.len().max(1)) as u64;
+            let seed = round.checked_sub(self.fixed).map_or(round, |fresh| from.wrapping_add(fresh));
             next += 1;
             Some(Job { file: file.clone(), scenario: Arc::clone(scenario), seed })
         })?;
-        words.sum(true)
+        words.sum(Some(ENOUGH))
     }
+}
+
+fn fixed_words(fixed: u64) -> String {
+    fixed.checked_sub(1).map_or_else(String::new, |last| format!("0 to {last}, then "))
 }
 
 impl Workers {

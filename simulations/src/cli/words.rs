@@ -67,9 +67,10 @@ impl Words {
     }
 
     /// Says the sums and writes the report; gives whether nothing failed. All that must happen sometimes must have
-    /// happened when the runs were `many`.
-    pub(super) fn sum(&self, many: bool) -> Result<bool, CliError> {
+    /// happened once each scenario ran `enough` times.
+    pub(super) fn sum(&self, enough: Option<u64>) -> Result<bool, CliError> {
         let mut report = self.report.lock();
+        let many = enough.is_some_and(|enough| report.scenarios.values().all(|sum| sum.runs >= enough));
         let mut is_well = true;
         for (name, sum) in &report.scenarios {
             let calls: Vec<String> = sum.calls.iter().map(|(how, count)| format!("{how} {count}")).collect();
