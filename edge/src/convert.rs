@@ -11,7 +11,7 @@ use dialect::openai::{self, Ask, BadRequest, Patch};
 use edge_core::bound::{Bound, Size};
 use edge_core::plan::{Attempt, Path};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use telemetry::trace::Context;
 use wire::call::{CallHead, ServeAt};
 use wire::catalog::{Dialect, Operation, Timeouts};
@@ -50,10 +50,18 @@ pub(crate) fn readable(headers: &HeaderMap) -> Result<(), Unreadable> {
     if headers.get(CONTENT_ENCODING).is_some_and(|value| !plain(value)) {
         return Err(Unreadable::Encoded);
     }
+    // The last coding is `chunked`, or the length would be unknown; one before it is not ours to undo.
+    if headers.get_all(TRANSFER_ENCODING).iter().any(|value| !is_chunked(value.as_bytes())) {
+        return Err(Unreadable::Encoded);
+    }
     match headers.get(CONTENT_TYPE) {
         Some(value) if !is_json(value.as_bytes()) => Err(Unreadable::MediaType),
         Some(_) | None => Ok(()),
     }
+}
+
+fn is_chunked(value: &[u8]) -> bool {
+    value.trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
 fn is_json(value: &[u8]) -> bool {
@@ -184,6 +192,8 @@ mod tests {
         assert_eq!(sent(CONTENT_TYPE, "text/plain"), Err(Unreadable::MediaType));
         assert_eq!(sent(CONTENT_TYPE, "application/x-www-form-urlencoded"), Err(Unreadable::MediaType));
         assert_eq!(sent(CONTENT_ENCODING, "gzip"), Err(Unreadable::Encoded));
+        assert_eq!(sent(TRANSFER_ENCODING, "gzip, chunked"), Err(Unreadable::Encoded));
+        assert_eq!(sent(TRANSFER_ENCODING, "Chunked"), Ok(()));
         assert_eq!(readable(&HeaderMap::new()), Ok(()));
     }
 

@@ -23,6 +23,9 @@ use tokio::sync::mpsc;
 
 use answer::Answerer;
 
+/// Tokens that its models read; longer prompts are refused.
+pub(crate) const CONTEXT: u64 = 8192;
+
 /// How long replies under way may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(5);
 

@@ -109,7 +109,7 @@ impl From<Unreadable> for Rejection {
             ),
             Unreadable::Encoded => Self::new(
                 Code::UnsupportedMediaType,
-                "The body is compressed. Send it without Content-Encoding.",
+                "The body is compressed. Send it without Content-Encoding, and with no Transfer-Encoding but chunked.",
             ),
             Unreadable::Body(bad) => {
                 let rejection = Self::new(Code::InvalidRequest, bad.message);

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
@@ -78,7 +78,10 @@ pub trait File: fmt::Debug + Send + Sync {
 /// # Errors
 /// What the disk said; the old contents then stand.
 pub async fn write_atomic(disk: &dyn Disk, path: &Path, bytes: Bytes) -> io::Result<()> {
-    let beside = path.with_extension("new");
+    // Beside it under a name of its own: `node.pem` and `node.key` may be replaced at once.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
     match disk.remove(&beside).await {
         Ok(()) => {}
         Err(absent) if absent.kind() == io::ErrorKind::NotFound => {}

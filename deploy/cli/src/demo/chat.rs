@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::CONTEXT;
 use super::problem::Problem;
 
 /// Most words of the last user message that the reply says back; long prompts so give long replies.
@@ -65,6 +66,9 @@ impl Ask {
             if message.get("role").and_then(Value::as_str) == Some("user") {
                 said = text;
             }
+        }
+        if prompt_tokens > CONTEXT {
+            return Err(Problem::context(prompt_tokens));
         }
         let options = request.get("stream_options").and_then(|options| options.get("include_usage"));
         Ok(Self {
@@ -231,6 +235,14 @@ mod tests {
 
     fn read(request: &Value) -> Result<Ask, Problem> {
         Ask::read(request.as_object().unwrap())
+    }
+
+    #[test]
+    fn a_prompt_beyond_the_context_is_refused_as_real_servers_do() {
+        let long = "word ".repeat(9_000);
+        let problem =
+            read(&json!({"model": "m", "messages": [{"role": "user", "content": long}]})).unwrap_err();
+        assert_eq!(problem.body_json()["error"]["code"], "context_length_exceeded");
     }
 
     #[test]

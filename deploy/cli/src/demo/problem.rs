@@ -3,6 +3,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::CONTEXT;
+
 /// Why a request was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
@@ -16,6 +18,13 @@ impl Problem {
     /// The body has the wrong shape at `param`.
     pub(super) fn shape(param: &'static str, message: impl Into<String>) -> Self {
         Self { param: Some(param), ..Self::of(StatusCode::BAD_REQUEST, message) }
+    }
+
+    /// The prompt is longer than the model reads.
+    pub(super) fn context(tokens: u64) -> Self {
+        let message =
+            format!("This model's maximum context length is {CONTEXT} tokens; the messages have {tokens}.");
+        Self { code: Some("context_length_exceeded"), ..Self::shape("messages", message) }
     }
 
     /// The body is not JSON.

@@ -165,11 +165,12 @@ fn catalog(layout: &Layout, key: &str, provider_key: &str, upstream: Option<&Ups
     let replicas = format!(
         "replicas: [{{name: demo-eu, region: eu, url: \"{eu}\"}}, {{name: demo-us, region: us, url: \"{us}\"}}]"
     );
+    let context = crate::demo::CONTEXT;
     let _infallible = write!(
         text,
         "models:\n\
-         \x20 - {{name: demo-small, price: {{input: 0.10, output: 0.40}}, context: 8192, output_cap: 1024, {replicas}}}\n\
-         \x20 - {{name: demo-large, price: {{input: 2.50, output: 10}}, context: 8192, output_cap: 1024, provider: demo}}\n\
+         \x20 - {{name: demo-small, price: {{input: 0.10, output: 0.40}}, context: {context}, output_cap: 1024, {replicas}}}\n\
+         \x20 - {{name: demo-large, price: {{input: 2.50, output: 10}}, context: {context}, output_cap: 1024, provider: demo}}\n\
          \x20 - {{name: demo-embedding, operations: [embeddings], price: {{input: 0.02}}, {replicas}}}\n"
     );
     if let Some(upstream) = upstream {

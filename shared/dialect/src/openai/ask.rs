@@ -216,7 +216,16 @@ fn quoted(text: &str) -> String {
 fn model_name(body: &[u8], model: Option<&RawValue>, spans: &mut Spans) -> Result<String, BadRequest> {
     let raw = given(model).ok_or_else(|| missing("model", "a model's name; GET /v1/models lists them"))?;
     spans.model = span(body, raw);
-    serde_json::from_str(raw.get()).map_err(|_wrong_type| wrong("model", "a text", raw))
+    serde_json::from_str(raw.get()).map_err(|_not_a_text| {
+        if raw.get().starts_with('"') {
+            BadRequest::field(
+                "model",
+                "is no valid Unicode; send the model's name as GET /v1/models lists it".to_owned(),
+            )
+        } else {
+            wrong("model", "a text", raw)
+        }
+    })
 }
 
 fn flag(param: &'static str, value: Option<&RawValue>) -> Result<bool, BadRequest> {
