@@ -122,7 +122,17 @@ pub enum RealError {
     LinksEnded,
 }
 
-/// Plays `schedule` with real processes. Call it on a thread that is the process's only one.
+/// Gives this process mounts of its own, once and before there is a second thread, so that runs leave nothing behind.
+///
+/// # Errors
+/// [`RealError::Chaos`] without the rights.
+pub fn prepare() -> Result<(), RealError> {
+    simulation_chaos::isolate()?;
+    simulation_chaos::forget_dead(PREFIX);
+    Ok(())
+}
+
+/// Plays `schedule` with real processes, on the thread that called [`prepare`].
 ///
 /// # Errors
 /// [`RealError`] says why it could not be played; what was started is gone.
@@ -130,8 +140,6 @@ pub enum RealError {
 pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outcome, RealError> {
     let portolan = std::fs::canonicalize(&how.portolan)
         .map_err(|_none| RealError::NoBinary(how.portolan.display().to_string()))?;
-    simulation_chaos::isolate()?;
-    simulation_chaos::forget_dead(PREFIX);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(RealError::Runtime)?;
     let (schedule, skipped) = possible(schedule);
@@ -145,7 +153,7 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
     let scratch = Scratch(how.out.join(format!("real-{}", std::process::id())));
     files::make_empty(&scratch.0).map_err(file(&scratch.0))?;
     let root = std::fs::canonicalize(&scratch.0).map_err(file(&scratch.0))?;
-    let (evidence, lateness) = runtime.block_on(async {
+    let (evidence, lateness, led) = runtime.block_on(async {
         let host = Host::real();
         let run = Run { host: &host, scenario, schedule: &schedule, logs: &logs };
         run.run(&root, &portolan).await
@@ -153,7 +161,7 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
     Ok(Outcome {
         violations: judge(&evidence),
         marks: marks::hit(&evidence),
-        figures: Figures::of(scenario, &evidence),
+        figures: Figures::of(scenario, &evidence, &led),
         lateness,
         skipped,
         logs,
@@ -201,7 +209,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn run(&self, root: &Path, portolan: &Path) -> Result<(Evidence, Lateness), RealError> {
+    async fn run(&self, root: &Path, portolan: &Path) -> Result<(Evidence, Lateness, Led), RealError> {
         let mut ended = signal(SignalKind::terminate()).map_err(RealError::Runtime)?;
         let mut interrupted = signal(SignalKind::interrupt()).map_err(RealError::Runtime)?;
         let topology = &self.scenario.topology;
@@ -241,8 +249,11 @@ impl Run<'_> {
                 acted.unwrap_or(Err(RealError::Late(most)))
             }
         }?;
+        let led = ground.log().into_iter().filter(|line| line.text.starts_with("central has a leader"));
+        let led = led.filter(|line| line.text.contains("here=true")).map(|line| (line.at, line.machine));
+        let led = led.collect();
         let lateness = guard.0.end().ok_or(RealError::LinksEnded)?;
-        Ok((evidence, lateness))
+        Ok((evidence, lateness, led))
     }
 
     async fn act(&self, ground: &Arc<dyn Ground>, credentials: &Path) -> Result<Evidence, RealError> {
@@ -255,6 +266,9 @@ impl Run<'_> {
         Ok(stage.perform(self.scenario, self.schedule).await)
     }
 }
+
+/// When nodes of central said that they lead, and which.
+type Led = Vec<(base::Mono, String)>;
 
 /// Ends what runs on a ground, whatever happens.
 struct Guard(Arc<Real>);

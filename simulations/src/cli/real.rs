@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{CliError, Out};
 use crate::files;
-use crate::real::{self, How, Outcome};
+use crate::real::{self, Figures, How, Outcome};
 use crate::scenario::Scenario;
 use crate::schedule::Schedule;
 
@@ -21,9 +21,12 @@ const VOID: u8 = 3;
 pub(super) struct Real {
     /// The scenario's file.
     file: PathBuf,
-    /// The seed.
+    /// The seed, the first of several.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// How many seeds, one after another.
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
     /// The product's binary.
     #[arg(long, default_value = "target/release/portolan")]
     portolan: PathBuf,
@@ -37,17 +40,34 @@ pub(super) struct Real {
 impl Real {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let scenario = Scenario::load(&self.file)?;
-        let schedule = Schedule::draw(&scenario, self.seed);
+        real::prepare()?;
         let how = How { portolan: self.portolan.clone(), out: self.out.out.clone() };
-        let outcome = real::play(&scenario, &schedule, &how)?;
-        self.tell(&schedule, &outcome)?;
-        self.keep(&schedule, &outcome)?;
-        Ok(if outcome.lateness.is_void() {
-            ExitCode::from(VOID)
-        } else if outcome.violations.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
+        let (mut sum, mut voids, mut failed) = (Figures::default(), 0u64, 0u64);
+        for seed in self.seed..self.seed.saturating_add(self.seeds) {
+            let schedule = Schedule::draw(&scenario, seed);
+            let outcome = real::play(&scenario, &schedule, &how)?;
+            self.tell(&schedule, &outcome)?;
+            Self::keep(&schedule, &outcome)?;
+            if outcome.lateness.is_void() {
+                voids += 1;
+            } else {
+                failed += u64::from(!outcome.violations.is_empty());
+                sum.add(&outcome.figures);
+            }
+        }
+        if self.seeds > 1 {
+            let mut out = io::stdout().lock();
+            writeln!(
+                out,
+                "\n{}: {} runs, {failed} failed, {voids} void and left out",
+                scenario.name, self.seeds
+            )?;
+            write!(out, "{sum}")?;
+        }
+        Ok(match (failed, voids) {
+            (0, 0) => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(VOID),
+            (_, _) => ExitCode::FAILURE,
         })
     }
 
@@ -98,7 +118,7 @@ impl Real {
         Ok(())
     }
 
-    fn keep(&self, schedule: &Schedule, outcome: &Outcome) -> Result<(), CliError> {
+    fn keep(schedule: &Schedule, outcome: &Outcome) -> Result<(), CliError> {
         let lateness = &outcome.lateness;
         let us = |per_mille| u64::try_from(lateness.within(per_mille).as_micros()).unwrap_or(u64::MAX);
         let report = json!({

@@ -25,7 +25,10 @@ pub struct Figures {
     pub inside: Share,
     /// Calls that callers of other regions began meanwhile, of such models.
     pub outside: Share,
-    /// From each loss that struck the leader to the first acknowledged write that began after it.
+    /// From each loss that struck the leader until another node said that it leads.
+    pub next_leader_ms: Vec<u64>,
+    /// From each loss that struck the leader to the first acknowledged write that began after it; one that was asked of
+    /// a lost node waits for that node.
     pub next_write_ms: Vec<u64>,
     /// All calls, by how they ended and the code told.
     pub calls: BTreeMap<String, u64>,
@@ -43,13 +46,14 @@ pub struct Share {
 }
 
 impl Figures {
-    /// What `evidence` shows.
+    /// What `evidence` shows, and `led`: when nodes of central said that they lead.
     #[must_use]
-    pub fn of(scenario: &Scenario, evidence: &Evidence) -> Self {
+    pub fn of(scenario: &Scenario, evidence: &Evidence, led: &[(Mono, String)]) -> Self {
         let mut figures = Self::default();
         let taken = evidence.history.struck.iter().filter(|struck| TAKES_AWAY.contains(&struck.what));
         for struck in taken {
-            figures.loss(scenario, evidence, struck);
+            figures.callers(scenario, evidence, struck);
+            figures.central(evidence, struck, led);
         }
         figures.served_elsewhere_ms.sort_unstable();
         for call in &evidence.history.calls {
@@ -75,7 +79,22 @@ impl Figures {
         figures
     }
 
-    fn loss(&mut self, scenario: &Scenario, evidence: &Evidence, struck: &Struck) {
+    /// Adds those of another run; books stay each run's own.
+    pub fn add(&mut self, other: &Self) {
+        self.served_elsewhere_ms.extend(&other.served_elsewhere_ms);
+        self.served_elsewhere_ms.sort_unstable();
+        for (share, more) in [(&mut self.inside, other.inside), (&mut self.outside, other.outside)] {
+            share.answered += more.answered;
+            share.all += more.all;
+        }
+        self.next_leader_ms.extend(&other.next_leader_ms);
+        self.next_write_ms.extend(&other.next_write_ms);
+        for (how, count) in &other.calls {
+            *self.calls.entry(how.clone()).or_default() += count;
+        }
+    }
+
+    fn callers(&mut self, scenario: &Scenario, evidence: &Evidence, struck: &Struck) {
         let edges = scenario.topology.edge_spots();
         let lost: BTreeSet<&str> = edges
             .iter()
@@ -106,9 +125,15 @@ impl Figures {
             }
         }
         self.served_elsewhere_ms.extend(first.into_values().map(millis));
-        let led = evidence.history.observations.iter().filter(|seen| seen.at <= struck.at);
-        let leader = led.filter_map(|seen| seen.leader.as_ref()).next_back();
+    }
+
+    fn central(&mut self, evidence: &Evidence, struck: &Struck, led: &[(Mono, String)]) {
+        let seen = evidence.history.observations.iter().filter(|seen| seen.at <= struck.at);
+        let leader = seen.filter_map(|seen| seen.leader.as_ref()).next_back();
         if leader.is_some_and(|leader| struck.machines.contains(leader)) {
+            let others = led.iter().filter(|(at, node)| *at > struck.at && !struck.machines.contains(node));
+            let next = others.map(|(at, _node)| *at).min();
+            self.next_leader_ms.extend(next.map(|at| millis(at.since(struck.at))));
             let acked = evidence.history.writes.iter().filter(|write| {
                 write.started >= struck.at && matches!(write.outcome, WriteOutcome::Acked(_))
             });
@@ -150,17 +175,21 @@ impl fmt::Display for Figures {
         let times = &self.served_elsewhere_ms;
         if let (Some(least), Some(most)) = (times.first(), times.last()) {
             let middle = times.get(times.len() / 2).unwrap_or(most);
+            let high = times.get((times.len() * 99).div_ceil(100) - 1).unwrap_or(most);
             writeln!(
                 f,
-                "lost edges' callers served elsewhere after {least} ms (least), {middle} ms (p50), {most} ms (most): {times:?}"
+                "lost edges' callers served elsewhere after {least} ms (least), {middle} ms (p50), {high} ms (p99), {most} ms (most): {times:?}"
             )?;
             writeln!(f, "their calls while the edges were away: {}", self.inside)?;
         } else {
             writeln!(f, "no edge was taken from its callers")?;
         }
         writeln!(f, "calls of other regions meanwhile: {}", self.outside)?;
-        for ms in &self.next_write_ms {
-            writeln!(f, "leader lost to next acknowledged write: {ms} ms")?;
+        if !self.next_leader_ms.is_empty() {
+            writeln!(f, "leader lost until another led: {:?} ms", self.next_leader_ms)?;
+        }
+        if !self.next_write_ms.is_empty() {
+            writeln!(f, "leader lost to the next acknowledged change: {:?} ms", self.next_write_ms)?;
         }
         let calls: Vec<String> = self.calls.iter().map(|(how, count)| format!("{how} {count}")).collect();
         writeln!(f, "calls: {}", calls.join(", "))?;
@@ -207,7 +236,7 @@ mod tests {
             one("us", "edge-us", 1_300, 1_400, CallOutcome::Broken),
             Call { model: "gone".to_owned(), ..one("us", "edge-us", 1_300, 1_400, CallOutcome::Refused) },
         ]);
-        let figures = Figures::of(&scenario, &evidence);
+        let figures = Figures::of(&scenario, &evidence, &[]);
         assert_eq!(figures.served_elsewhere_ms, [1_400]);
         assert_eq!((figures.inside.answered, figures.inside.all), (1, 1), "who hung up is left aside");
         assert_eq!((figures.outside.answered, figures.outside.all), (0, 1), "nobody has the other model");
