@@ -15,12 +15,18 @@ use crate::scenario::Scenario;
 /// Faults that take what they strike from its callers.
 const TAKES_AWAY: [&str; 5] = ["lose_region", "power_off", "crash", "cut_region", "partition"];
 
+/// A call that ends within this after the loss did not hang.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// What a run measured. Times are in milliseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
     /// For every caller of a region whose edges were struck: from the loss to the first byte of the first answer by
     /// another edge, shortest first.
     pub served_elsewhere_ms: Vec<u64>,
+    /// For every caller whose open call hung at a lost edge, and who waited for it instead: for how long. Nothing tells a
+    /// caller that a machine lost its power.
+    pub hung_ms: Vec<u64>,
     /// Calls that those callers began while the edges were away, of models that a server elsewhere has.
     pub inside: Share,
     /// Calls that callers of other regions began meanwhile, of such models.
@@ -83,6 +89,7 @@ impl Figures {
     pub fn add(&mut self, other: &Self) {
         self.served_elsewhere_ms.extend(&other.served_elsewhere_ms);
         self.served_elsewhere_ms.sort_unstable();
+        self.hung_ms.extend(&other.hung_ms);
         for (share, more) in [(&mut self.inside, other.inside), (&mut self.outside, other.outside)] {
             share.answered += more.answered;
             share.all += more.all;
@@ -115,7 +122,14 @@ impl Figures {
             share.count(call.outcome);
         }
         let mut first: BTreeMap<&str, Duration> = BTreeMap::new();
+        let mut hung: BTreeMap<&str, Duration> = BTreeMap::new();
         for call in calls.iter().filter(|call| lost.contains(call.region.as_str())) {
+            let after = call.ended.map(|ended| ended.since(struck.at)).filter(|after| *after > AT_ONCE);
+            if let (true, true, Some(after)) =
+                (call.started < struck.at, struck.machines.contains(&call.edge), after)
+            {
+                hung.insert(&call.caller, after);
+            }
             let is_elsewhere = !struck.machines.contains(&call.edge);
             let answered = call.first_byte.or(call.ended).filter(|at| *at > struck.at);
             if let (CallOutcome::Complete, true, Some(at)) = (call.outcome, is_elsewhere, answered) {
@@ -124,6 +138,8 @@ impl Figures {
                 *best = took.min(*best);
             }
         }
+        first.retain(|caller, _took| !hung.contains_key(caller));
+        self.hung_ms.extend(hung.into_values().map(millis));
         self.served_elsewhere_ms.extend(first.into_values().map(millis));
     }
 
@@ -180,6 +196,13 @@ impl fmt::Display for Figures {
                 f,
                 "lost edges' callers served elsewhere after {least} ms (least), {middle} ms (p50), {high} ms (p99), {most} ms (most): {times:?}"
             )?;
+            if !self.hung_ms.is_empty() {
+                writeln!(
+                    f,
+                    "callers left aside, whose open call hung at a lost edge: {:?} ms",
+                    self.hung_ms
+                )?;
+            }
             writeln!(f, "their calls while the edges were away: {}", self.inside)?;
         } else {
             writeln!(f, "no edge was taken from its callers")?;
@@ -231,6 +254,12 @@ mod tests {
         };
         evidence.history.calls.extend([
             one("eu", "edge-eu", 900, 1_100, CallOutcome::Complete),
+            Call {
+                caller: "hung".into(),
+                ended: Some(at(7_000)),
+                ..one("eu", "edge-eu", 900, 990, CallOutcome::Broken)
+            },
+            Call { caller: "hung".into(), ..one("eu", "edge-us", 7_100, 7_200, CallOutcome::Complete) },
             one("eu", "edge-us", 1_200, 2_400, CallOutcome::Complete),
             one("eu", "edge-us", 2_500, 2_600, CallOutcome::HungUp),
             one("us", "edge-us", 1_300, 1_400, CallOutcome::Broken),
@@ -238,7 +267,8 @@ mod tests {
         ]);
         let figures = Figures::of(&scenario, &evidence, &[]);
         assert_eq!(figures.served_elsewhere_ms, [1_400]);
-        assert_eq!((figures.inside.answered, figures.inside.all), (1, 1), "who hung up is left aside");
+        assert_eq!(figures.hung_ms, [6_000]);
+        assert_eq!((figures.inside.answered, figures.inside.all), (2, 2), "who hung up is left aside");
         assert_eq!((figures.outside.answered, figures.outside.all), (0, 1), "nobody has the other model");
     }
 }
