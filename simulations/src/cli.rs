@@ -1,5 +1,6 @@
 //! The command line: plays scenarios, one seed or many, and says which seed broke what and how to play it again.
 
+mod mutants;
 mod real;
 mod run;
 mod shrink;
@@ -37,6 +38,8 @@ enum Command {
     Shrink(shrink::Shrink),
     /// Plays all scenarios with fresh seeds for a time.
     Sweep(sweep::Sweep),
+    /// Plants faults in the product and looks for the seeds that find them.
+    Mutants(mutants::Mutants),
 }
 
 /// Where reports go, and what they show.
@@ -116,6 +119,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
         Command::Replay(replay) => replay.run(),
         Command::Shrink(shrink) => shrink.run(),
         Command::Sweep(sweep) => sweep.run(),
+        Command::Mutants(mutants) => mutants.run(),
     };
     end(done.map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }

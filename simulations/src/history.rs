@@ -23,6 +23,8 @@ pub struct History {
     pub ledgers: Vec<(Mono, central::admin::api::Ledger)>,
     /// What model servers were asked.
     pub served: Vec<Served>,
+    /// When the revocation of the one key that is revoked was acknowledged.
+    pub revoked: Option<Mono>,
     /// When each part of the run began.
     pub phases: Vec<(Mono, &'static str)>,
 }

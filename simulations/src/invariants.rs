@@ -6,13 +6,19 @@ mod balanced;
 mod baseline;
 mod billed;
 mod budget;
+mod cancelled;
+mod charged;
+mod current;
 mod ended;
 mod epochs;
 mod expect;
 mod fresh;
 mod healed;
+mod held;
 mod outcomes;
+mod overrun;
 mod receipts;
+mod terms;
 mod upstream;
 
 pub(crate) use billed::ledger_error;
@@ -34,7 +40,7 @@ pub struct Violation {
 }
 
 /// All invariants by name.
-pub const ALL: [(&str, Judge); 13] = [
+pub const ALL: [(&str, Judge); 19] = [
     ("budget", budget::judge),
     ("acknowledged", acknowledged::judge),
     ("outcomes", outcomes::judge),
@@ -46,6 +52,12 @@ pub const ALL: [(&str, Judge); 13] = [
     ("fresh", fresh::judge),
     ("balanced", balanced::judge),
     ("baseline", baseline::judge),
+    ("cancelled", cancelled::judge),
+    ("charged", charged::judge),
+    ("current", current::judge),
+    ("held", held::judge),
+    ("overrun", overrun::judge),
+    ("terms", terms::judge),
     ("ended", ended::judge),
     ("expect", expect::judge),
 ];

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Mono;
+use base::mutant::Mutant;
 use seam::{Stop, Stopper};
 use thiserror::Error;
 
@@ -53,6 +54,8 @@ pub struct How {
     pub log: Option<String>,
     /// Whether to run it twice and compare the two histories.
     pub twice: bool,
+    /// A fault to plant in the product; heeded only with the feature `mutants`.
+    pub mutant: Option<Mutant>,
 }
 
 /// A run could not be played.
@@ -74,11 +77,15 @@ pub enum PlayError {
 pub fn play(scenario: &Arc<Scenario>, schedule: &Arc<Schedule>, how: &How) -> Outcome {
     let scenario = &Arc::new(schedule.fit(scenario));
     let options = Options { log: how.log.clone(), ..Options::seed(schedule.seed) };
+    #[cfg(feature = "mutants")]
+    let mutant = how.mutant;
     let act = {
         let (scenario, schedule) = (Arc::clone(scenario), Arc::clone(schedule));
         move |world: World| {
             let (scenario, schedule) = (Arc::clone(&scenario), Arc::clone(&schedule));
             async move {
+                #[cfg(feature = "mutants")]
+                let _planted = mutant.map(base::mutant::plant);
                 let began = cpu_time();
                 let evidence = Box::pin(act(&world, &scenario, &schedule)).await;
                 (evidence, cpu_time().saturating_sub(began))
@@ -197,6 +204,11 @@ fn start_actors(
     };
     observer.start(stop.clone());
     stage.dns.start(operations.operator.host(), stop);
+    operations.start_revoking(
+        Duration::from_millis(schedule.settle + schedule.chaos / 2),
+        setup::revocation(),
+        stop.clone(),
+    );
     if let Some(every) = scenario.load.write_every {
         operations.start_writing(every, ground, scenario.load.writers, stop);
     }

@@ -21,7 +21,7 @@ pub use fault::{Class, FaultSpec, Swarm};
 pub use load::{HangUps, Load};
 pub use range::{Chance, Counts, Times};
 pub use rtt::RoundTrips;
-pub use topology::{Behaviour, LinkSpec, ServerSpec, Topology};
+pub use topology::{Behaviour, BudgetWindow, LinkSpec, ServerSpec, Topology};
 
 /// One scenario.
 #[derive(Clone, Debug, Deserialize)]

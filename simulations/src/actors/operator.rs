@@ -2,6 +2,7 @@
 //! was acknowledged.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use seam::Stop;
 use simulation_hooks::Random;
@@ -11,6 +12,9 @@ use crate::history::{Read, Recorder, Write, WriteOutcome};
 use crate::http::ExchangeError;
 use crate::operator::Operator;
 use crate::scenario::Times;
+
+/// Before a revocation is tried again.
+const REVOKED_AGAIN: Duration = Duration::from_millis(500);
 
 /// Changes and reads the configuration.
 #[derive(Clone, Debug)]
@@ -48,6 +52,24 @@ impl Operations {
             while !stop.is_wanted() {
                 this.read(&this.node(&mut random)).await;
                 host.sleep(every.draw(&mut random)).await;
+            }
+        });
+    }
+
+    /// Revokes a key, as `text` says, after `wait`: asks again until that is acknowledged.
+    pub fn start_revoking(&self, wait: Duration, text: String, stop: Stop) {
+        let (this, host) = (self.clone(), self.operator.host().clone());
+        self.spawn("operator revokes", async move {
+            host.sleep(wait).await;
+            for node in this.nodes.iter().cycle() {
+                if this.operator.apply(node, &text).await.is_ok() {
+                    let now = this.recorder.now();
+                    return this.recorder.write(|history| history.revoked = Some(now));
+                }
+                if stop.is_wanted() {
+                    return;
+                }
+                host.sleep(REVOKED_AGAIN).await;
             }
         });
     }

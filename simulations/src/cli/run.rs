@@ -106,7 +106,7 @@ impl Replay {
         let (scenario, schedule) = self.which.read()?;
         let schedule = Arc::new(schedule);
         super::sweep::warm_up();
-        let outcome = play(&scenario, &schedule, &How { log: self.log, twice: true });
+        let outcome = play(&scenario, &schedule, &How { log: self.log, twice: true, ..How::default() });
         let mut out = io::stdout().lock();
         writeln!(out, "seed {}", schedule.seed)?;
         let json = serde_json::to_string_pretty(&*schedule);

@@ -14,6 +14,7 @@ use crate::files;
 use crate::play::{How, play};
 use crate::scenario::Scenario;
 use crate::schedule::Schedule;
+use crate::threads::at_once;
 
 /// Of how many runs one is played twice.
 const TWICE: u64 = 100;
@@ -98,7 +99,6 @@ impl Workers {
     }
 
     /// Plays what `next` gives until it gives nothing.
-    #[expect(clippy::disallowed_methods, reason = "a player stands outside of the worlds that it plays")]
     pub(super) fn work(
         self,
         words: &Words,
@@ -107,21 +107,17 @@ impl Workers {
         warm_up();
         let next = Lock::new(next);
         let failed = Lock::new(None);
-        std::thread::scope(|scope| {
-            for _worker in 0..self.threads {
-                scope.spawn(|| {
-                    loop {
-                        let job = (next.lock())();
-                        let Some(job) = job else { break };
-                        let schedule = Arc::new(Schedule::draw(&job.scenario, job.seed));
-                        let how = How { log: None, twice: job.seed % TWICE == 0 };
-                        let outcome = play(&job.scenario, &schedule, &how);
-                        if let Err(error) = words.told(&job, &outcome) {
-                            *failed.lock() = Some(error);
-                            break;
-                        }
-                    }
-                });
+        at_once(self.threads, || {
+            loop {
+                let job = (next.lock())();
+                let Some(job) = job else { break };
+                let schedule = Arc::new(Schedule::draw(&job.scenario, job.seed));
+                let how = How { twice: job.seed % TWICE == 0, ..How::default() };
+                let outcome = play(&job.scenario, &schedule, &how);
+                if let Err(error) = words.told(&job, &outcome) {
+                    *failed.lock() = Some(error);
+                    break;
+                }
             }
         });
         let failed = failed.lock().take();
@@ -140,7 +136,7 @@ pub(super) fn warm_up() {
     }
 }
 
-fn scenario_files(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+pub(super) fn scenario_files(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     let broken = |source| CliError::File { path: directory.display().to_string(), source };
     let files = files::list(directory, "toml").map_err(broken)?;
     if files.is_empty() {

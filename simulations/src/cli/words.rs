@@ -35,7 +35,7 @@ impl Words {
     }
 
     pub(super) fn say(&self, text: &str) -> Result<(), CliError> {
-        Ok(writeln!(io::stdout().lock(), "{text}")?)
+        say(text)
     }
 
     /// Counts a run; says what it violated and leaves its schedule.
@@ -129,4 +129,9 @@ impl Words {
         }
         Ok(())
     }
+}
+
+/// Says a line.
+pub(super) fn say(text: &str) -> Result<(), CliError> {
+    Ok(writeln!(io::stdout().lock(), "{text}")?)
 }

@@ -17,7 +17,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         let what = format!("{receipts} settled and {settling} on its way, {recorded} recorded");
         found.push(violation("billed", None, what));
     }
-    let answered = answered(evidence);
+    let answered = answered(evidence) + broken(evidence);
     if receipts + crash + settling < answered {
         let what = format!("{receipts} settled, {crash} as crash charges, and {answered} was answered");
         found.push(violation("billed", None, what));
@@ -65,6 +65,23 @@ fn answered(evidence: &Evidence) -> u128 {
         told.map_or(0, |usage| u128::from(evidence.cost(usage)))
     };
     answered.map(|call| cost(call.id)).sum()
+}
+
+/// What strict calls were worth that a model server worked on when their edge died: its crash charge covers them.
+fn broken(evidence: &Evidence) -> u128 {
+    let died = |edge: &str, from: base::Mono, to: base::Mono| {
+        evidence.struck(edge, &["crash", "power_off", "lose_region"]).any(|at| from <= at.at && at.at <= to)
+    };
+    let calls =
+        evidence.history.calls.iter().filter(|call| call.strict && call.outcome == CallOutcome::Broken);
+    let cost = |call: &crate::history::Call| {
+        let served = evidence.history.served.iter().rfind(|served| served.call == Some(call.id));
+        let worked = served.filter(|served| served.output > 0).zip(call.ended);
+        worked
+            .filter(|(served, ended)| died(&call.edge, served.asked, *ended))
+            .map_or(0, |(served, _ended)| u128::from(evidence.cost((served.input, served.output))))
+    };
+    calls.map(cost).sum()
 }
 
 #[cfg(test)]

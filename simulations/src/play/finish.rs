@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use central::admin::api::Ledger;
 
-use super::setup::{INPUT_PRICE, OUTPUT_PRICE, RECORDS, Stage};
+use super::setup::{INPUT_PRICE, OUTPUT_PRICE, RECORDS, REVOKED, Stage};
 use crate::actors::observation;
 use crate::evidence::{Evidence, Facts, InForce, Record};
 use crate::faults::Kind;
@@ -116,6 +116,13 @@ impl Stage {
             let wrong = (call.outcome != CallOutcome::Complete).then(|| format!("{call:?}"));
             fresh.push((format!("a call at {edge}"), wrong));
         }
+        if self.recorder.write(|history| history.revoked).is_some() {
+            for edge in self.field.names(Kind::Edge).into_iter().filter(|name| !self.field.is_out(name)) {
+                let call = self.ask_with([REVOKED, REVOKED], &edge, false, scenario, "revoked").await;
+                let wrong = (call.outcome == CallOutcome::Complete).then(|| format!("served: {call:?}"));
+                fresh.push((format!("a call with a revoked key at {edge}"), wrong));
+            }
+        }
         for node in self.operations.nodes.iter().filter(|name| !self.field.is_out(name)) {
             let (serial, acked) = self.operations.write(node).await;
             let wrong = if acked {
@@ -137,7 +144,9 @@ impl Stage {
         let mut last = None;
         while ground.now().since(began) < SETTLED_WITHIN {
             if let Some(ledger) = self.ledger().await {
-                let is_settled = ledger.rows.iter().all(|row| row.settling.0 == 0 && row.orphaned.0 == 0);
+                // Credit that nobody uses any more comes back by itself.
+                let unsettled = |row: &central::admin::api::LedgerRow| row.settling.0 + row.outstanding.0;
+                let is_settled = ledger.rows.iter().all(|row| unsettled(row) == 0);
                 last = Some(ledger);
                 if is_settled {
                     break;

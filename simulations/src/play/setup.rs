@@ -23,6 +23,8 @@ use crate::schedule::{CallerPlan, Schedule, Wire};
 pub(super) const STRICT: &str = "sk-of-the-strict-tenant-0123456789abcdef0123456789abcdef";
 /// The key of the tenant that no budget binds.
 pub(super) const FREE: &str = "sk-of-the-free-tenant-0123456789abcdef0123456789abcdef";
+/// A key of the free tenant that is revoked in the middle of the run.
+pub(super) const REVOKED: &str = "sk-of-a-former-colleague-0123456789abcdef0123456789abcdef";
 /// Where edges keep call records.
 pub(super) const RECORDS: &str = "/records";
 /// Prices in nano-dollars: one and two dollars per million tokens.
@@ -127,10 +129,22 @@ impl Stage {
 
     /// One call at `edge` by an ordinary caller of the region nearest to it, in the history as any other.
     pub(super) async fn ask(&self, edge: &str, strict: bool, scenario: &Scenario, why: &str) -> Call {
+        self.ask_with([STRICT, FREE], edge, strict, scenario, why).await
+    }
+
+    /// The same with other keys.
+    pub(super) async fn ask_with(
+        &self,
+        keys: [&'static str; 2],
+        edge: &str,
+        strict: bool,
+        scenario: &Scenario,
+        why: &str,
+    ) -> Call {
         let region = self.field.places().get(edge).map(|place| place.region.clone()).unwrap_or_default();
         let plan = CallerPlan { name: format!("{why}-{edge}"), region: region.clone(), strict };
         let load = Load { streamed: Chance(0), max_tokens: Counts::exactly(8), ..Load::default() };
-        let setup = CallerSetup { load, ..self.callers(scenario) };
+        let setup = CallerSetup { load, keys, ..self.callers(scenario) };
         let number = self.recorder.write(|history| history.calls.len());
         let random = self.field.ground().random(&format!("{why} at {edge} {number}"));
         let Some(host) = self.hosts.get(&region).cloned() else { return lost() };
@@ -231,12 +245,14 @@ fn lay_links(field: &Field, schedule: &Schedule) {
 
 /// Two tenants, one of them under a strict budget, and the models that the servers serve.
 fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
+    let window = topology.window.name();
     let horizon = topology.horizon_ms.map_or_else(String::new, |ms| format!(", horizon_ms: {ms}"));
     let mut text = format!(
         "tenants: [{{name: strict}}, {{name: free}}]\n\
          apps: [{{tenant: strict, name: web}}, {{tenant: free, name: web}}]\n\
-         keys: [{{name: strict-key, tenant: strict, app: web, secret: {STRICT}}}, {{name: free-key, tenant: free, app: web, secret: {FREE}}}]\n\
-         budgets: [{{name: all, tenant: strict, unit: usd, window: total, limit: {}{horizon}}}]\n\
+         keys: [{{name: strict-key, tenant: strict, app: web, secret: {STRICT}}}, {{name: free-key, tenant: free, app: web, secret: {FREE}}}, \
+           {{name: former-key, tenant: free, app: web, secret: {REVOKED}}}]\n\
+         budgets: [{{name: all, tenant: strict, unit: usd, window: {window}, limit: {}{horizon}}}]\n\
          providers:\n",
         dollars(topology.budget),
     );
@@ -278,6 +294,11 @@ fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
         text += "}\n";
     }
     text
+}
+
+/// The change that revokes [`REVOKED`].
+pub(super) fn revocation() -> String {
+    format!("keys: [{{name: former-key, tenant: free, app: web, secret: {REVOKED}, revoked: true}}]\n")
 }
 
 fn dollars(nano: u64) -> String {

@@ -28,6 +28,9 @@ pub struct Topology {
     /// The limit of the strict tenant's budget, in nano-dollars.
     #[serde(default = "plenty")]
     pub budget: u64,
+    /// How often it begins anew.
+    #[serde(default)]
+    pub window: BudgetWindow,
     /// The longest that an edge's credit lasts, in milliseconds.
     #[serde(default)]
     pub horizon_ms: Option<u64>,
@@ -40,6 +43,28 @@ pub struct Topology {
     /// How long a sync of a central node's or an edge's disk takes.
     #[serde(default = "usual_sync")]
     pub sync: Times,
+}
+
+/// How often a budget begins anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BudgetWindow {
+    /// Never.
+    #[default]
+    Total,
+    /// Each hour; runs begin with one.
+    Hour,
+}
+
+impl BudgetWindow {
+    /// As configurations call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Hour => "hour",
+        }
+    }
 }
 
 const fn plenty() -> u64 {
