@@ -28,13 +28,13 @@ pub const fn scenarios(mutant: Mutant) -> &'static [&'static str] {
         Mutant::GrantBeforeCommit
         | Mutant::LapsedCreditGranted
         | Mutant::ReturnsSummed
-        | Mutant::CrashForgotten
         | Mutant::GrantsSummed
         | Mutant::NewLifeNotNoted => &["last-cent-partition"],
         Mutant::WindowReopened => &["clock-goes-back"],
         Mutant::ReceiptsTwice | Mutant::ReceiptsForgotten => &["central-power-fails", "last-cent-partition"],
         Mutant::RevocationLost => &["edge-cut-from-central", "central-cut-from-majority"],
-        Mutant::CeilingIgnored | Mutant::ReturnTooEarly => &["edge-slow-disk"],
+        Mutant::CeilingIgnored => &["edge-slow-disk"],
+        Mutant::CrashForgotten | Mutant::ReturnTooEarly => &["edge-dies-returning"],
         Mutant::HoldLeaked | Mutant::ChargeDropped | Mutant::CancelNotForwarded | Mutant::BreakerStuck => {
             &["callers-leave"]
         }

@@ -5,8 +5,8 @@
 use central::admin::api::{Ledger, LedgerRow};
 
 use super::{Violation, violation};
-use crate::evidence::Evidence;
-use crate::history::{CallOutcome, ServedEnd};
+use crate::evidence::{Evidence, Record};
+use crate::history::{Call, CallOutcome, ServedEnd};
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let Some(ledger) = &evidence.ledger else { return Vec::new() };
@@ -17,9 +17,9 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         let what = format!("{receipts} settled and {settling} on its way, {recorded} recorded");
         found.push(violation("billed", None, what));
     }
-    let answered = answered(evidence) + broken(evidence);
-    if receipts + crash + settling < answered {
-        let what = format!("{receipts} settled, {crash} as crash charges, and {answered} was answered");
+    let owed: u128 = evidence.history.calls.iter().map(|call| owed(evidence, call)).sum();
+    if receipts + crash + settling < owed {
+        let what = format!("{receipts} settled, {crash} as crash charges, and {owed} is owed at least");
         found.push(violation("billed", None, what));
     }
     found
@@ -52,36 +52,38 @@ fn an_edge_died(evidence: &Evidence) -> bool {
     died.any(|died| died)
 }
 
-/// What answered strict calls cost at least, by the last answer that a model server told the usage of.
-fn answered(evidence: &Evidence) -> u128 {
-    let calls = evidence.history.calls.iter();
-    let answered = calls.filter(|call| call.strict && call.outcome == CallOutcome::Complete);
-    let cost = |id| {
-        let served = evidence.history.served.iter().filter(|served| served.call == Some(id));
-        let told = served
+/// What a call owes at least: what its edge recorded, or else what its last model server told if it was answered, or
+/// what that server had sent when the edge died, which the crash charge covers.
+fn owed(evidence: &Evidence, call: &Call) -> u128 {
+    if !call.strict {
+        return 0;
+    }
+    let is_its = |record: &&Record| Some(&record.request) == call.request.as_ref();
+    if let Some(record) = evidence.records.iter().find(is_its) {
+        return u128::from(record.cost);
+    }
+    let mut served = evidence.history.served.iter().filter(|served| served.call == Some(call.id));
+    let usage = match call.outcome {
+        CallOutcome::Complete => served
             .filter(|served| served.end == ServedEnd::Complete)
             .filter_map(|served| served.told)
-            .next_back();
-        told.map_or(0, |usage| u128::from(evidence.cost(usage)))
+            .next_back(),
+        CallOutcome::Broken => served.next_back().filter(|served| served.output > 0).and_then(|served| {
+            let mut deaths = evidence.struck(&call.edge, &["crash", "power_off", "lose_region"]);
+            let died = deaths.any(|death| served.asked <= death.at && Some(death.at) <= call.ended);
+            died.then_some((served.input, served.output))
+        }),
+        CallOutcome::Open
+        | CallOutcome::Refused
+        | CallOutcome::Failed
+        | CallOutcome::Short
+        | CallOutcome::Foreign
+        | CallOutcome::HungUp
+        | CallOutcome::Unreachable
+        | CallOutcome::Late
+        | CallOutcome::Abandoned => None,
     };
-    answered.map(|call| cost(call.id)).sum()
-}
-
-/// What strict calls were worth that a model server worked on when their edge died: its crash charge covers them.
-fn broken(evidence: &Evidence) -> u128 {
-    let died = |edge: &str, from: base::Mono, to: base::Mono| {
-        evidence.struck(edge, &["crash", "power_off", "lose_region"]).any(|at| from <= at.at && at.at <= to)
-    };
-    let calls =
-        evidence.history.calls.iter().filter(|call| call.strict && call.outcome == CallOutcome::Broken);
-    let cost = |call: &crate::history::Call| {
-        let served = evidence.history.served.iter().rfind(|served| served.call == Some(call.id));
-        let worked = served.filter(|served| served.output > 0).zip(call.ended);
-        worked
-            .filter(|(served, ended)| died(&call.edge, served.asked, *ended))
-            .map_or(0, |(served, _ended)| u128::from(evidence.cost((served.input, served.output))))
-    };
-    calls.map(cost).sum()
+    usage.map_or(0, |usage| u128::from(evidence.cost(usage)))
 }
 
 #[cfg(test)]
