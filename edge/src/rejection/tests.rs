@@ -42,7 +42,9 @@ async fn an_exhausted_budget_says_which_how_much_and_until_when() {
 #[tokio::test]
 async fn a_call_too_large_for_what_is_left_is_told_both_and_the_mend_and_not_that_all_is_spent() {
     let text = exceeded(1_500_000_000, 700_000_000).await;
-    for part in ["up to $0.70", "of which $0.50 are left", "smaller `max_tokens` or a shorter prompt"] {
+    for part in
+        ["up to $0.70", "$1.50 are spent and $0.50 are left", "smaller `max_tokens` or a shorter prompt"]
+    {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     let held = exceeded(1_500_000_000, 400_000_000).await;

@@ -263,7 +263,7 @@ fn exceeded(short: Option<&(Budget, Amount)>, limit: Amount, spent: Amount, wall
     };
     if left < *most {
         return format!(
-            "This call may need up to {most_shown} of the budget {name} ({limit} {span}), of which {} are left. Send {mend}. {reset}",
+            "This call may need up to {most_shown} of the budget {name} ({limit} {span}): {spent} are spent and {} are left. Send {mend}. {reset}",
             show(left)
         );
     }
