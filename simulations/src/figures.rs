@@ -226,7 +226,8 @@ fn bites(evidence: &Evidence, struck: &Struck) -> bool {
         let slow = slowest_before.is_some_and(|before| ended.since(call.started) > before);
         wrong || slow || tries > 1 || !call.skipped.is_empty()
     });
-    let views = history.observations.iter().filter(|seen| during(seen.at));
+    let last_before = history.observations.iter().rev().find(|seen| seen.at < struck.at);
+    let views = history.observations.iter().filter(|seen| during(seen.at)).chain(last_before);
     let leaders: BTreeSet<_> = views.clone().map(|seen| (&seen.leader, seen.term)).collect();
     let write = history
         .writes

@@ -18,7 +18,9 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         found.push(violation("billed", None, what));
     }
     let owed: u128 = evidence.history.calls.iter().map(|call| owed(evidence, call)).sum();
-    if receipts + crash + settling < owed {
+    // What an edge owes that is cut off for ever stays taken from the budget.
+    let kept = if an_edge_is_cut_off(evidence) { outstanding(ledger) } else { 0 };
+    if receipts + crash + settling + kept < owed {
         let what = format!("{receipts} settled, {crash} as crash charges, and {owed} is owed at least");
         found.push(violation("billed", None, what));
     }
@@ -27,7 +29,11 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
 
 /// What was settled beside what the edges recorded, either way; nothing where an edge died, whose crash charge covers it.
 pub(crate) fn ledger_error(evidence: &Evidence) -> u64 {
-    let Some(ledger) = evidence.ledger.as_ref().filter(|_| !an_edge_died(evidence)) else { return 0 };
+    let Some(ledger) =
+        evidence.ledger.as_ref().filter(|_| !an_edge_died(evidence) && !an_edge_is_cut_off(evidence))
+    else {
+        return 0;
+    };
     let (receipts, _crash, settling) = settled(ledger);
     u64::try_from((receipts + settling).abs_diff(recorded(evidence))).unwrap_or(u64::MAX)
 }
@@ -41,6 +47,15 @@ fn settled(ledger: &Ledger) -> (u128, u128, u128) {
 fn recorded(evidence: &Evidence) -> u128 {
     let strict = evidence.records.iter().filter(|record| record.tenant.as_deref() == Some("strict"));
     strict.map(|record| u128::from(record.cost)).sum()
+}
+
+fn an_edge_is_cut_off(evidence: &Evidence) -> bool {
+    let broken = evidence.facts.broken.iter();
+    broken.filter_map(|name| evidence.facts.machines.get(name)).any(|kind| *kind == crate::faults::Kind::Edge)
+}
+
+fn outstanding(ledger: &Ledger) -> u128 {
+    ledger.rows.iter().map(|row| u128::from(row.outstanding.0) + u128::from(row.orphaned.0)).sum()
 }
 
 fn an_edge_died(evidence: &Evidence) -> bool {
@@ -104,6 +119,16 @@ mod tests {
         assert_eq!(judge(&settled(1_000)), []);
         assert_eq!(judge(&settled(2_000)).len(), 1);
         assert_eq!(judge(&settled(0)).len(), 2);
+    }
+
+    #[test]
+    fn what_an_edge_owes_that_is_cut_off_for_ever_stays_taken() {
+        let mut evidence = settled(0);
+        evidence.facts.broken.insert("edge-eu".into());
+        evidence.ledger.as_mut().unwrap().rows[0].outstanding = Amount(1_500);
+        assert_eq!(judge(&evidence), []);
+        evidence.ledger.as_mut().unwrap().rows[0].outstanding = Amount(900);
+        assert_eq!(judge(&evidence).len(), 1);
     }
 
     #[test]

@@ -28,8 +28,10 @@ impl Stage {
     pub(super) async fn converge(&self, most: Duration) -> Option<Duration> {
         let ground = self.field.ground();
         let began = ground.now();
+        // Nothing counts as attached before the first look.
+        let mut newest = u64::MAX;
         while ground.now().since(began) <= most + AGAIN {
-            if self.is_whole().await {
+            if self.is_whole(&mut newest).await {
                 return Some(ground.now().since(began));
             }
             ground.sleep(AGAIN).await;
@@ -37,8 +39,9 @@ impl Stage {
         None
     }
 
-    /// Whether all central nodes that run know one leader, and all edges that run are attached with the last epoch.
-    async fn is_whole(&self) -> bool {
+    /// Whether all central nodes that run know one leader, and all edges that run are attached with the newest
+    /// epoch of the last look, which becomes that of this one: operators go on changing things.
+    async fn is_whole(&self, newest: &mut u64) -> bool {
         let mut views = Vec::new();
         for name in self.field.names(Kind::Central).iter().filter(|name| !self.field.is_out(name)) {
             match self.look(name).await {
@@ -46,7 +49,8 @@ impl Stage {
                 None => return false,
             }
         }
-        let Some(newest) = views.iter().map(|seen| seen.epoch).max() else { return false };
+        let Some(now) = views.iter().map(|seen| seen.epoch).max() else { return false };
+        let newest = std::mem::replace(newest, now);
         let leaders: BTreeSet<_> = views.iter().map(|seen| seen.leader.as_ref()).collect();
         let edges = self.field.names(Kind::Edge);
         let edges: Vec<_> = edges.iter().filter(|name| !self.field.is_out(name)).collect();

@@ -39,8 +39,12 @@ pub(super) fn timeline(timeline: &Timeline) -> String {
     let top = 18 + BAR * timeline.faults.len() as u64 + 18;
     let height = top + LANE * regions.len() as u64 + 24;
     let mut svg = open(height, &format!("calls of seed {} by region and outcome", timeline.seed));
+    let mut free = 0;
     for (at, name) in &timeline.phases {
         let at = x(*at);
+        // A phase without room for its name goes without.
+        let name = if at >= free { name.as_str() } else { "" };
+        free = free.max(at + 8 * name.len() as u64);
         // Writing to a string cannot fail, here and below.
         let _infallible = write!(
             svg,
@@ -119,7 +123,7 @@ pub(super) fn distribution(name: &str, times: &[u64]) -> String {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let Some(most) = sorted.last().copied().map(|most| most.max(1)) else { return String::new() };
-    let x = |ms: u64| LEFT + ms.min(most) * (WIDTH - LEFT - 60) / most;
+    let x = |ms: u64| LEFT + ms.min(most) * (WIDTH - LEFT - 120) / most;
     let y = |rank: u64| HIGH - 24 - rank * (HIGH - 40) / (sorted.len() as u64).max(1);
     let mut path = format!("M{} {}", x(0), y(0));
     for (rank, ms) in (1..).zip(&sorted) {
@@ -148,7 +152,7 @@ pub(super) fn distribution(name: &str, times: &[u64]) -> String {
 /// The axis of time below a plot that reaches `end` milliseconds.
 fn axis(end: u64, height: u64, x: &impl Fn(u64) -> u64) -> String {
     let steps = [10, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
-    let step = steps.into_iter().find(|step| end / step <= 15).unwrap_or(300_000);
+    let step = steps.into_iter().find(|step| end / step <= 10).unwrap_or(300_000);
     let mut svg = String::new();
     for at in (0..=end).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let label = if step < 1_000 { format!("{at} ms") } else { format!("{} s", at / 1_000) };
