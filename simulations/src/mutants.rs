@@ -1,4 +1,4 @@
-//! Tests of the tests: for each fault that can be planted in the product ([`base::mutant`]), the scenarios that must find
+//! Tests of the tests: for each fault that can be planted in the product (`base::mutant`), the scenarios that must find
 //! it, and the search for the first seed that does.
 //!
 //! A mutant counts as caught only where the product as it ships does nothing wrong with the same seed.
