@@ -1,7 +1,7 @@
 //! The spans of a call at the edge that took it: one of the call and one of each attempt, from the times its account holds
 //! anyway. What an attempt does beyond, here or at another node, is told by `egress` there, below the attempt's span.
 
-use base::{Code, Mono};
+use base::{Code, ModelName, Mono};
 use edge_core::plan::Path;
 use telemetry::trace::{Side, Span};
 
@@ -13,52 +13,45 @@ use crate::settle::{Closed, Open};
 /// A call is over.
 pub(crate) fn call(edge: &Edge, closed: &Closed<'_>) {
     let (open, receipt) = (closed.open, closed.receipt);
-    let arrival = &open.arrival;
-    if !edge.tracer.traces(arrival.trace) {
+    if !edge.tracer.traces(open.arrival.trace) {
         return;
     }
-    let mut attributes = vec![
-        ("gen_ai.operation.name", arrival.operation.as_str().into()),
+    let mut span = served(&open.arrival, open.asked.as_ref(), open.status, receipt.code);
+    span.ended = closed.ended;
+    span.attributes.extend([
         ("gen_ai.usage.input_tokens", signed(receipt.usage.input.0).into()),
         ("gen_ai.usage.output_tokens", signed(receipt.usage.output.0).into()),
-        ("http.response.status_code", i64::from(open.status).into()),
-        ("portolan.request_id", receipt.request.to_string().into()),
-    ];
-    attributes.extend(open.asked.as_ref().map(|name| ("gen_ai.request.model", name.to_string().into())));
-    attributes.extend(receipt.served_by.clone().map(|path| ("portolan.served_by", path.into())));
-    edge.tracer.finish(Span {
-        context: arrival.trace,
-        parent: arrival.parent,
-        name: arrival.operation.as_str(),
-        side: Side::Server,
-        begun: arrival.started,
-        ended: closed.ended,
-        attributes,
-        error: receipt.code.map(Code::as_str),
-    });
+    ]);
+    span.attributes.extend(receipt.served_by.clone().map(|path| ("portolan.served_by", path.into())));
+    edge.tracer.finish(span);
 }
 
 /// A call is over that was not admitted.
 pub(crate) fn refused(edge: &Edge, arrival: &Arrival, known: &Known, (code, status): (Code, u16)) {
-    if !edge.tracer.traces(arrival.trace) {
-        return;
+    if edge.tracer.traces(arrival.trace) {
+        let span = served(arrival, known.asked.as_ref(), status, Some(code));
+        edge.tracer.finish(Span { ended: edge.host.now(), ..span });
     }
+}
+
+/// What the spans of all calls have in common; it ends when the caller says.
+fn served(arrival: &Arrival, asked: Option<&ModelName>, status: u16, code: Option<Code>) -> Span {
     let mut attributes = vec![
         ("gen_ai.operation.name", arrival.operation.as_str().into()),
         ("http.response.status_code", i64::from(status).into()),
         ("portolan.request_id", arrival.request.to_string().into()),
     ];
-    attributes.extend(known.asked.as_ref().map(|name| ("gen_ai.request.model", name.to_string().into())));
-    edge.tracer.finish(Span {
+    attributes.extend(asked.map(|name| ("gen_ai.request.model", name.to_string().into())));
+    Span {
         context: arrival.trace,
         parent: arrival.parent,
         name: arrival.operation.as_str(),
         side: Side::Server,
         begun: arrival.started,
-        ended: edge.host.now(),
+        ended: arrival.started,
         attributes,
-        error: Some(code.as_str()),
-    });
+        error: code.map(Code::as_str),
+    }
 }
 
 /// The last attempt of a call is over.
