@@ -58,10 +58,10 @@ async fn connected(host: Host, connection: Connection, egress: Egress, draining:
         match opening {
             Opening::Call => {
                 let place = calls.begin(&draining).await;
-                let egress = egress.clone();
+                let (egress, connection) = (egress.clone(), connection.clone());
                 drop(host.spawn("peer-call", async move {
                     let ended = match &place {
-                        Some(_place) => egress::answer(&egress, sender, receiver).await,
+                        Some(_place) => egress::answer(&egress, &connection, sender, receiver).await,
                         None => egress::decline(sender).await,
                     };
                     if let Err(error) = ended {

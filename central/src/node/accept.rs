@@ -96,7 +96,7 @@ impl Acceptor {
                 self.sessions.serve(connection, sender, receiver).await;
                 Ok(())
             }
-            Opening::Call if peer.role == Role::Edge => self.call(sender, receiver).await,
+            Opening::Call if peer.role == Role::Edge => self.call(connection, sender, receiver).await,
             Opening::Rpc => self.consensus.answer(connection, sender, receiver).await,
             Opening::Status => self.overview.answer(connection, sender).await,
             Opening::Control | Opening::Call => {
@@ -111,11 +111,16 @@ impl Acceptor {
 
     /// Relays a call, or refuses it when the node drains. It is counted before it looks, so that a drain waits for what
     /// it did not see.
-    async fn call(&self, sender: Sender, receiver: Receiver) -> Result<(), MeshError> {
+    async fn call(
+        &self,
+        connection: &Connection,
+        sender: Sender,
+        receiver: Receiver,
+    ) -> Result<(), MeshError> {
         let _call = self.calls.begin();
         match self.draining.is_wanted() {
             true => egress::decline(sender).await,
-            false => egress::answer(self.relay.egress(), sender, receiver).await,
+            false => egress::answer(self.relay.egress(), connection, sender, receiver).await,
         }
     }
 }

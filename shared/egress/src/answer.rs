@@ -1,8 +1,11 @@
 //! A call from another node, over the mesh: the serving end.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use base::Code;
 use bytes::Bytes;
-use mesh::{MeshError, Receiver, Sender};
+use mesh::{Connection, MeshError, Receiver, Sender};
 use wire::call::{CallHead, Failure, Note, ReplyHead, Tail};
 use wire::frame::Kind;
 use wire::ledger::Outcome;
@@ -13,14 +16,20 @@ use crate::{Egress, Failed, Options, Reply};
 /// When a node that leaves is replaced, nobody here knows; its neighbours take calls at once.
 const SOON_MS: u32 = 1_000;
 
-/// Serves one forwarded call from this node's upstreams. The caller's reset, at any moment, cancels the upstream's work.
+/// Serves one call, forwarded over `connection`, from this node's upstreams. The caller's reset, at any moment, cancels
+/// the upstream's work; no upstream is asked for a caller who has given this node up.
 ///
 /// # Errors
 /// [`MeshError`] when the other node broke the protocol or is gone; the call is cancelled.
-pub async fn answer(egress: &Egress, mut sender: Sender, mut receiver: Receiver) -> Result<(), MeshError> {
+pub async fn answer(
+    egress: &Egress,
+    connection: &Connection,
+    mut sender: Sender,
+    mut receiver: Receiver,
+) -> Result<(), MeshError> {
     let mut call: CallHead = receiver.expect(Kind::CALL_HEAD).await?;
     let mut serving = Serving::begin(egress, &mut call);
-    let tail = serve(egress, call, &mut sender, &mut receiver).await?;
+    let tail = serve(egress, call, connection, (&mut sender, &mut receiver)).await?;
     if let Some(serving) = &mut serving {
         serving.ended(tail.code);
     }
@@ -30,16 +39,19 @@ pub async fn answer(egress: &Egress, mut sender: Sender, mut receiver: Receiver)
 async fn serve(
     egress: &Egress,
     call: CallHead,
-    sender: &mut Sender,
-    receiver: &mut Receiver,
+    connection: &Connection,
+    (sender, receiver): (&mut Sender, &mut Receiver),
 ) -> Result<Tail, MeshError> {
     let body = match body(receiver, &egress.shared.options).await? {
         Ok(body) => body,
         Err(refused) => return refuse(sender, refused).await,
     };
     let gone = sender.stopped();
+    // Looked at before each step of the call: after a standstill nothing else tells.
+    let given_up = poll_fn(|_cx| connection.check_stands().map_or_else(Poll::Ready, |()| Poll::Pending));
     let exchange = tokio::select! {
         biased;
+        error = given_up => return Err(error),
         () = gone => return Err(MeshError::Stopped),
         error = reset(receiver) => return Err(error),
         exchange = egress.serve(call, body, None) => exchange,

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Mono;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use seam::Host;
@@ -13,6 +14,7 @@ use tokio::sync::Mutex;
 use wire::control::Opening;
 use wire::frame::Kind;
 
+use crate::pulse::Pulse;
 use crate::transport::CLOSED;
 use crate::{Identity, MeshError, Purpose, Receiver, Sender};
 
@@ -36,13 +38,23 @@ struct Shared {
     quinn: quinn::Connection,
     peer: Identity,
     purpose: Purpose,
+    /// When it was made.
+    since: Mono,
+    pulse: Pulse,
     openings: Mutex<FuturesUnordered<Opened>>,
 }
 
 impl Connection {
-    pub(crate) fn new(host: Host, quinn: quinn::Connection, peer: Identity, purpose: Purpose) -> Self {
+    pub(crate) fn new(
+        host: Host,
+        quinn: quinn::Connection,
+        peer: Identity,
+        purpose: Purpose,
+        pulse: Pulse,
+    ) -> Self {
         let openings = Mutex::new(FuturesUnordered::new());
-        Self { shared: Arc::new(Shared { host, quinn, peer, purpose, openings }) }
+        let since = host.now();
+        Self { shared: Arc::new(Shared { host, quinn, peer, purpose, since, pulse, openings }) }
     }
 
     /// Who the peer is.
@@ -73,6 +85,23 @@ impl Connection {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.shared.quinn.close_reason().is_none()
+    }
+
+    /// Whether the peer may still wait for what it asked. A connection that this node stood still on for longer than a
+    /// silent link lives was given up by its peer, and ends here, too.
+    ///
+    /// # Errors
+    /// [`MeshError::Closed`] when it has ended.
+    pub fn check_stands(&self) -> Result<(), MeshError> {
+        const STOOD_STILL: &str = "this node stood still for longer than a silent link lives";
+        if self.shared.pulse.woke().is_some_and(|woke| woke > self.shared.since) {
+            self.close(STOOD_STILL);
+            return Err(MeshError::Closed(STOOD_STILL.to_owned()));
+        }
+        match self.shared.quinn.close_reason() {
+            Some(reason) => Err(MeshError::closed(&reason)),
+            None => Ok(()),
+        }
     }
 
     /// Waits until the connection ends, and says why.

@@ -15,6 +15,7 @@ use seam::{Bound, Host, QuicRuntime};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::expect::check_roles;
+use crate::pulse::Pulse;
 use crate::transport::{CLOSED, REFUSED, TokenTime, endpoint_config, identifier, transport};
 use crate::{Check, Connection, Credentials, Expect, Identity, MeshError, Purpose, tls};
 
@@ -42,7 +43,9 @@ struct Shared {
     quinn: quinn::Endpoint,
     credentials: Credentials,
     accepted: Mutex<mpsc::Receiver<Connection>>,
+    pulse: Pulse,
     _acceptor: Bound<()>,
+    _beat: Bound<()>,
 }
 
 impl Endpoint {
@@ -59,9 +62,18 @@ impl Endpoint {
         let quinn = quinn::Endpoint::new_with_abstract_socket(config, Some(server), socket, runtime)
             .map_err(|error| failed(error.to_string()))?;
         let (sender, accepted) = mpsc::channel(BACKLOG);
-        let acceptor = host.spawn("mesh-accept", accept_all(host.clone(), quinn.clone(), sender)).bound();
-        let accepted = Mutex::new(accepted);
-        let shared = Shared { host: host.clone(), quinn, credentials, accepted, _acceptor: acceptor };
+        let (pulse, beat) = Pulse::start(host);
+        let accepting = accept_all(host.clone(), quinn.clone(), pulse.clone(), sender);
+        let acceptor = host.spawn("mesh-accept", accepting).bound();
+        let shared = Shared {
+            host: host.clone(),
+            quinn,
+            credentials,
+            accepted: Mutex::new(accepted),
+            pulse,
+            _acceptor: acceptor,
+            _beat: beat,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -128,7 +140,8 @@ impl Endpoint {
         let mut welcome = quinn.accept_uni().await.map_err(|lost| report(remote, lost))?;
         welcome.read_to_end(WELCOME_LIMIT).await.map_err(|error| failed(error.to_string()))?;
         let peer = peer_of(&quinn).ok_or_else(|| failed("the peer showed no certificate".to_owned()))?;
-        Ok(Connection::new(self.shared.host.clone(), quinn, peer, purpose))
+        let (host, pulse) = (self.shared.host.clone(), self.shared.pulse.clone());
+        Ok(Connection::new(host, quinn, peer, purpose, pulse))
     }
 }
 
@@ -161,7 +174,7 @@ fn server_config(host: &Host, credentials: &Credentials) -> Result<ServerConfig,
     Ok(config)
 }
 
-async fn accept_all(host: Host, endpoint: quinn::Endpoint, accepted: mpsc::Sender<Connection>) {
+async fn accept_all(host: Host, endpoint: quinn::Endpoint, pulse: Pulse, accepted: mpsc::Sender<Connection>) {
     let room = Arc::new(Semaphore::new(HANDSHAKES));
     while let Some(incoming) = endpoint.accept().await {
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
@@ -173,10 +186,10 @@ async fn accept_all(host: Host, endpoint: quinn::Endpoint, accepted: mpsc::Sende
             drop(incoming.retry());
             continue;
         }
-        let (accepted, of) = (accepted.clone(), host.clone());
+        let (accepted, of, pulse) = (accepted.clone(), host.clone(), pulse.clone());
         drop(host.spawn("mesh-handshake", async move {
             let remote = incoming.remote_address();
-            match of.timeout(HANDSHAKE_WITHIN, handshake(&of, incoming)).await {
+            match of.timeout(HANDSHAKE_WITHIN, handshake(&of, pulse, incoming)).await {
                 // A closed endpoint wants no connections.
                 Ok(Ok(connection)) => drop(accepted.send(connection).await),
                 Ok(Err(error)) => tracing::debug!(%remote, %error, "mesh handshake failed"),
@@ -187,7 +200,7 @@ async fn accept_all(host: Host, endpoint: quinn::Endpoint, accepted: mpsc::Sende
     }
 }
 
-async fn handshake(host: &Host, incoming: quinn::Incoming) -> Result<Connection, MeshError> {
+async fn handshake(host: &Host, pulse: Pulse, incoming: quinn::Incoming) -> Result<Connection, MeshError> {
     let remote = incoming.remote_address();
     let quinn = incoming.await.map_err(|lost| report(remote, lost))?;
     let (Some(peer), Some(purpose)) = (peer_of(&quinn), purpose_of(&quinn)) else {
@@ -204,7 +217,7 @@ async fn handshake(host: &Host, incoming: quinn::Incoming) -> Result<Connection,
         return Err(MeshError::Refused { remote, check: refusal.check, reason });
     }
     welcome(&quinn).await?;
-    Ok(Connection::new(host.clone(), quinn, peer, purpose))
+    Ok(Connection::new(host.clone(), quinn, peer, purpose, pulse))
 }
 
 async fn welcome(quinn: &quinn::Connection) -> Result<(), MeshError> {

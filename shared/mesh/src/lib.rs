@@ -15,6 +15,7 @@ mod expect;
 mod identity;
 mod links;
 pub mod pki;
+mod pulse;
 mod stream;
 pub mod tls;
 mod transport;

@@ -20,6 +20,8 @@ pub(crate) const CLOSED: VarInt = VarInt::from_u32(3);
 pub(crate) const CANCELLED: VarInt = VarInt::from_u32(1);
 
 /// A link without a packet for this long is dead. Three keep-alives.
+pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(3);
+/// The same in milliseconds, as QUIC has it.
 const IDLE: VarInt = VarInt::from_u32(3_000);
 /// Packets flow at least this often.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);

@@ -1,8 +1,12 @@
 //! Calls between two nodes, over real sockets.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::mesh::{Connection, Credentials, Endpoint, Expect, Identity, Purpose, pki};
+use base::{Mono, WallMs};
+use seam::{Clock, Parts};
 use wire::control::Opening;
 
 use super::*;
@@ -27,16 +31,26 @@ async fn connected(host: &Host, fake: &Fake) -> (Connection, Egress) {
 
 /// A connection to a node that serves what `serving` has.
 async fn reached(host: &Host, serving: &Egress) -> Connection {
+    reached_on(host, host, serving).await
+}
+
+/// The same where the serving node has a host of its own.
+async fn reached_on(host: &Host, far: &Host, serving: &Egress) -> Connection {
     let authority = pki::create_authority(host, &node("test"), DAY).unwrap();
     let near = endpoint(host, &authority, "edge/eu/e1");
-    let far = endpoint(host, &authority, "edge/us/e2");
+    let far = endpoint(far, &authority, "edge/us/e2");
     let at = far.local_addr().unwrap();
     let (answering, spawner) = (serving.clone(), host.clone());
     drop(host.spawn("serving", async move {
         let connection = far.accept().await.unwrap();
         while let Ok((Opening::Call, sender, receiver)) = connection.accept_stream().await {
-            let egress = answering.clone();
-            drop(spawner.spawn("call", async move { crate::answer(&egress, sender, receiver).await }));
+            let (egress, connection) = (answering.clone(), connection.clone());
+            drop(
+                spawner.spawn(
+                    "call",
+                    async move { crate::answer(&egress, &connection, sender, receiver).await },
+                ),
+            );
         }
     }));
     let expect = Expect::role(base::Role::Edge);
@@ -62,6 +76,43 @@ async fn a_call_is_served_by_another_node() {
     assert_eq!((body, tail.outcome), ([TEXT, FINISH, DONE].concat(), Outcome::Complete));
     assert_eq!(hops(&tail), [("a", Ok(200))]);
     assert!(fake.requests().iter().all(|request| request.ends_with(BODY) && !request.contains("vk-1")));
+}
+
+#[tokio::test]
+async fn what_was_asked_while_the_node_stood_still_is_not_served() {
+    let host = Host::real();
+    let fake = Fake::start_on(&host, |_request| vec![ok(ANSWER)]).await;
+    let clock = Arc::new(Leaping { clock: Arc::clone(&host.parts().clock), ms: AtomicU64::new(0) });
+    let far = Host::from_parts(Parts { clock: clock.clone(), ..host.parts().clone() });
+    let serving = egress(&host, &[&fake]);
+    let connection = reached_on(&host, &far, &serving).await;
+    for (stood_still_ms, served) in [(2_000, true), (3_000, false)] {
+        clock.ms.fetch_add(stood_still_ms, Ordering::Relaxed);
+        let exchange = forward(&host, &connection, false).await;
+        assert_eq!(exchange.is_ok(), served, "{stood_still_ms} ms");
+    }
+    assert!(connection.closed().await.to_string().contains("stood still"));
+    assert_eq!(fake.requests().len(), 1);
+
+    let again = reached_on(&host, &far, &serving).await;
+    assert!(forward(&host, &again, false).await.is_ok(), "a new connection is none that waited");
+}
+
+/// A clock that leaps, as it looks to a process that stood still.
+#[derive(Debug)]
+struct Leaping {
+    clock: Arc<dyn Clock>,
+    ms: AtomicU64,
+}
+
+impl Clock for Leaping {
+    fn mono(&self) -> Mono {
+        self.clock.mono() + Duration::from_millis(self.ms.load(Ordering::Relaxed))
+    }
+
+    fn wall(&self) -> WallMs {
+        self.clock.wall()
+    }
 }
 
 #[tokio::test]
