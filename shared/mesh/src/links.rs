@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::{Mono, Name};
 use seam::Lock;
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 use wire::control::NodeAddr;
 
 use crate::{Connection, Endpoint, Expect, MeshError, Purpose};
@@ -43,9 +43,12 @@ struct Link {
     to: NodeAddr,
     live: Lock<Option<Connection>>,
     failures: Lock<Failures>,
-    /// Held by the one that dials.
-    dialling: Mutex<()>,
+    /// What the dial under way will come to.
+    dial: Lock<Option<Dial>>,
 }
+
+/// What a dial came to, once it is over.
+type Dial = watch::Receiver<Option<Result<Connection, MeshError>>>;
 
 #[derive(Debug, Default)]
 struct Failures {
@@ -82,17 +85,15 @@ impl Links {
         if let Some(live) = link.live() {
             return Ok(live);
         }
-        let (links, host) = (self.clone(), self.shared.endpoint.host());
+        let host = self.shared.endpoint.host();
         let doubtful = link.failures.lock().check(host.now())?;
-        // The dial runs as its own task: it is not this caller's alone.
-        let dial = host.spawn("mesh-dial", async move { links.dial(&link).await });
-        let dialled = if doubtful {
+        let dialled = dialled(self.dial_under_way(&link));
+        if doubtful {
             let unreachable = Err(MeshError::Unreachable { remote: node.mesh });
-            host.timeout(DOUBT, dial).await.unwrap_or(Ok(unreachable))
+            host.timeout(DOUBT, dialled).await.unwrap_or(unreachable)
         } else {
-            dial.await
-        };
-        dialled.unwrap_or_else(|_gone| Err(MeshError::Closed("the node is stopping".to_owned())))
+            dialled.await
+        }
     }
 
     /// The kept connection to `node` if it is live; never dials.
@@ -140,9 +141,28 @@ impl Links {
         }
     }
 
+    /// The dial under way, or a new one. It runs as its own task: it is nobody's alone, and who leaves leaves nothing
+    /// behind.
+    fn dial_under_way(&self, link: &Arc<Link>) -> Dial {
+        let mut dial = link.dial.lock();
+        // One whose task is gone ended with the process.
+        if let Some(under_way) = dial.as_ref().filter(|dial| dial.has_changed().is_ok()) {
+            return under_way.clone();
+        }
+        let (done, under_way) = watch::channel(None);
+        *dial = Some(under_way.clone());
+        let (links, link) = (self.clone(), Arc::clone(link));
+        drop(self.shared.endpoint.host().spawn("mesh-dial", async move {
+            let dialled = links.dial(&link).await;
+            *link.dial.lock() = None;
+            done.send_replace(Some(dialled));
+        }));
+        under_way
+    }
+
     async fn dial(&self, link: &Link) -> Result<Connection, MeshError> {
         let host = self.shared.endpoint.host();
-        let _turn = link.dialling.lock().await;
+        // Another dial may have ended since somebody looked.
         if let Some(live) = link.live() {
             return Ok(live);
         }
@@ -182,7 +202,7 @@ impl Failures {
 
 impl Link {
     fn new(to: NodeAddr) -> Self {
-        Self { to, live: Lock::default(), failures: Lock::default(), dialling: Mutex::default() }
+        Self { to, live: Lock::default(), failures: Lock::default(), dial: Lock::default() }
     }
 
     fn live(&self) -> Option<Connection> {
@@ -192,6 +212,12 @@ impl Link {
         }
         live.clone()
     }
+}
+
+async fn dialled(mut dial: Dial) -> Result<Connection, MeshError> {
+    let stopping = || MeshError::Closed("the node is stopping".to_owned());
+    let done = dial.wait_for(Option::is_some).await.map_err(|_gone| stopping())?;
+    done.clone().ok_or_else(stopping)?
 }
 
 /// Time to wait after the `failures`th failure in a row, between half of it and all of it by `drawn`.

@@ -3,11 +3,14 @@
 #![expect(clippy::disallowed_methods, reason = "a test that waits for the operating system to free a port")]
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::Role;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use seam::Host;
+use seam::{Boxed, Host, Parts, Tasks};
+use tokio::task::AbortHandle;
 use wire::control::{NodeAddr, Opening};
 use wire::frame::Kind;
 
@@ -24,6 +27,42 @@ async fn many_who_ask_at_once_share_one_connection() {
     assert!(found.iter().all(Result::is_ok));
     assert!(central.accept().now_or_never().is_none(), "more than one connection was made");
     assert_eq!(links.rtts().len(), 1);
+}
+
+#[tokio::test]
+async fn those_who_leave_before_a_silent_node_answers_leave_one_dial_behind() {
+    let real = Host::real();
+    let tasks = Arc::new(Counted { tasks: Arc::clone(&real.parts().tasks), dials: AtomicUsize::new(0) });
+    let mesh = Mesh {
+        host: Host::from_parts(Parts { tasks: tasks.clone(), ..real.parts().clone() }),
+        ..Mesh::new("demo")
+    };
+    let links = Links::new(mesh.endpoint("edge/eu/e1"));
+    let silent = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+    let central = mesh.endpoint("central/eu/c1");
+    let to = NodeAddr { mesh: silent.local_addr().unwrap(), ..address(&central, "eu") };
+    for _who in 0..20 {
+        assert!(links.connect(&to).now_or_never().is_none());
+    }
+    assert_eq!(tasks.dials.load(Ordering::Relaxed), 1);
+}
+
+/// Counts dials.
+#[derive(Debug)]
+struct Counted {
+    tasks: Arc<dyn Tasks>,
+    dials: AtomicUsize,
+}
+
+impl Tasks for Counted {
+    fn spawn(&self, name: &'static str, task: Boxed<'static, ()>) -> AbortHandle {
+        self.dials.fetch_add(usize::from(name == "mesh-dial"), Ordering::Relaxed);
+        self.tasks.spawn(name, task)
+    }
+
+    fn compute(&self, work: Box<dyn FnOnce() + Send>) {
+        self.tasks.compute(work);
+    }
 }
 
 #[tokio::test]
