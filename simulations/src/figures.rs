@@ -86,13 +86,12 @@ pub fn percentile(times: &[u64], of: u64) -> Option<u64> {
     sorted.get(usize::try_from(rank - 1).ok()?).copied()
 }
 
-/// Calls that callers of sustained regions began after the first fault. Callers who hung up asked for it, and a spent
-/// budget is no failure.
+/// Calls with keys in force that callers of sustained regions began after the first fault. Callers who hung up asked for
+/// it, and a spent budget is no failure.
 pub(crate) fn sustained_calls(evidence: &Evidence) -> impl Iterator<Item = &Call> {
     let first = first_fault(evidence);
     let regions = &evidence.facts.expect.sustained;
-    let calls = evidence.history.calls.iter();
-    calls.filter(move |call| {
+    evidence.history.ordinary_calls().filter(move |call| {
         first.is_some_and(|first| call.started >= first)
             && regions.contains(&call.region)
             && call.outcome != CallOutcome::HungUp
@@ -110,7 +109,7 @@ pub(crate) fn is_served(call: &Call) -> bool {
 pub(crate) fn recovered(evidence: &Evidence) -> BTreeMap<String, u64> {
     let mut longest = BTreeMap::new();
     for (struck, region, until) in lost_regions(evidence) {
-        let calls = evidence.history.calls.iter().filter(|call| call.region == region);
+        let calls = evidence.history.ordinary_calls().filter(|call| call.region == region);
         let failed = calls
             .filter(|call| (struck.at..until).contains(&call.started))
             .filter(|call| !is_served(call) && call.outcome != CallOutcome::HungUp && !is_out_of_budget(call))
@@ -219,7 +218,7 @@ fn bites(evidence: &Evidence, struck: &Struck) -> bool {
         history.calls.iter().filter(|call| call.ended.is_some_and(|ended| ended < struck.at));
     let slowest_before =
         slowest_before.filter_map(|call| call.ended.map(|ended| ended.since(call.started))).max();
-    let call = history.calls.iter().any(|call| {
+    let call = history.ordinary_calls().any(|call| {
         let Some(ended) = call.ended.filter(|ended| during(*ended)) else { return false };
         let wrong = !matches!(call.outcome, CallOutcome::Complete | CallOutcome::HungUp);
         let tries = history.served.iter().filter(|served| served.call == Some(call.id)).count();

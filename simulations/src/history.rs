@@ -50,6 +50,8 @@ pub struct Call {
     pub region: String,
     /// Whether a strict budget pays.
     pub strict: bool,
+    /// Whether its key is one that is revoked, with which it must be refused sooner or later.
+    pub revoked: bool,
     /// The edge asked; empty when none could be reached.
     pub edge: String,
     /// Edges that could not be reached before.
@@ -258,6 +260,11 @@ impl Recorder {
 }
 
 impl History {
+    /// Calls with keys in force: what becomes of them is what an ordinary caller gets.
+    pub fn ordinary_calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| !call.revoked)
+    }
+
     /// When the part of the run called `name` began.
     #[must_use]
     pub fn phase(&self, name: &str) -> Option<Mono> {

@@ -296,6 +296,7 @@ impl Stage {
             dns: self.dns.clone(),
             recorder: self.recorder.clone(),
             keys: [setup::STRICT, setup::FREE],
+            revoked: false,
         }
     }
 

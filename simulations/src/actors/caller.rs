@@ -30,6 +30,8 @@ pub struct CallerSetup {
     pub recorder: Recorder,
     /// Keys of the strict tenant and of the free one.
     pub keys: [&'static str; 2],
+    /// Whether they are revoked.
+    pub revoked: bool,
 }
 
 /// A caller on a host that it may share with others.
@@ -123,6 +125,7 @@ impl Caller {
                 caller: self.plan.name.clone(),
                 region: self.plan.region.clone(),
                 strict: self.plan.strict,
+                revoked: self.setup.revoked,
                 edge: String::new(),
                 skipped: Vec::new(),
                 model,

@@ -59,6 +59,7 @@ pub(crate) fn call() -> Call {
     Call {
         id: 0,
         retry_of: None,
+        revoked: false,
         caller: "caller-eu-1".into(),
         region: "eu".into(),
         strict: true,

@@ -144,7 +144,7 @@ impl Stage {
         let region = self.field.places().get(edge).map(|place| place.region.clone()).unwrap_or_default();
         let plan = CallerPlan { name: format!("{why}-{edge}"), region: region.clone(), strict };
         let load = Load { streamed: Chance(0), max_tokens: Counts::exactly(8), ..Load::default() };
-        let setup = CallerSetup { load, keys, ..self.callers(scenario) };
+        let setup = CallerSetup { load, keys, revoked: keys.contains(&REVOKED), ..self.callers(scenario) };
         let number = self.recorder.write(|history| history.calls.len());
         let random = self.field.ground().random(&format!("{why} at {edge} {number}"));
         let Some(host) = self.hosts.get(&region).cloned() else { return lost() };
@@ -163,6 +163,7 @@ fn lost() -> Call {
         caller: String::new(),
         region: String::new(),
         strict: false,
+        revoked: false,
         edge: String::new(),
         skipped: Vec::new(),
         model: String::new(),

@@ -112,7 +112,7 @@ impl Figures {
             scenario.topology.server.iter().filter(|server| !struck.machines.contains(&server.name));
         let models: BTreeSet<&String> = servers.flat_map(|server| &server.serves).collect();
         let calls: Vec<&Call> =
-            evidence.history.calls.iter().filter(|call| models.contains(&call.model)).collect();
+            evidence.history.ordinary_calls().filter(|call| models.contains(&call.model)).collect();
         let is_meanwhile = |call: &&&Call| {
             call.started >= struck.at && struck.healed.is_none_or(|healed| call.started < healed)
         };
