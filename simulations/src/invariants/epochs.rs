@@ -1,7 +1,11 @@
 //! The configuration in force at an edge never goes back (simulation.md §6.4 C1), also not across its restarts and when
-//! it moves to another central node, and central's own never does as one node tells it.
+//! it moves to another central node, and central's own never does as one life of a node tells it. A central node that
+//! starts again tells what it knows to be committed, which is less than before until a leader says more: the status
+//! is for times without a leader, too. Reads of the configuration are checked by `acknowledged`, across all restarts.
 
 use std::collections::BTreeMap;
+
+use base::Mono;
 
 use super::{Violation, violation};
 use crate::evidence::Evidence;
@@ -17,16 +21,22 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         }
         *before = in_force.epoch.max(*before);
     }
-    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut last: BTreeMap<&str, (Mono, u64)> = BTreeMap::new();
     for seen in &evidence.history.observations {
-        let before = last.entry(&seen.node).or_default();
-        if seen.epoch < *before {
+        let (at, before) = last.entry(&seen.node).or_insert((seen.at, 0));
+        if seen.epoch < *before && !died_between(evidence, &seen.node, *at, seen.at) {
             let what = format!("{} told epoch {before}, then {}", seen.node, seen.epoch);
             found.push(violation("epochs", Some(seen.at), what));
         }
-        *before = seen.epoch.max(*before);
+        (*at, *before) = (seen.at, seen.epoch);
     }
     found
+}
+
+fn died_between(evidence: &Evidence, node: &str, from: Mono, to: Mono) -> bool {
+    // A node whose disk fails may end itself.
+    let mut deaths = evidence.struck(node, &["crash", "power_off", "lose_region", "disk"]);
+    deaths.any(|death| death.at < to && death.healed.is_none_or(|healed| healed >= from))
 }
 
 #[cfg(test)]
