@@ -4,6 +4,7 @@
 mod simulated;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ pub trait Ground: fmt::Debug + Send + Sync {
 
     /// What nodes find a machine by.
     fn address(&self, name: &str) -> String;
+
+    /// The machine that packets from `address` come from.
+    fn machine_at(&self, address: IpAddr) -> Option<String>;
 
     /// Starts the process of an actor, after killing the one that runs. It does what its host is made to do.
     fn boot(&self, name: &str) -> Option<Host>;

@@ -185,6 +185,8 @@ pub struct Observation {
 pub struct Served {
     /// The server.
     pub server: String,
+    /// The machine that asked; `None`: an unknown one.
+    pub by: Option<String>,
     /// The call that stood in the prompt; `None`: none did.
     pub call: Option<u64>,
     /// The model asked for.

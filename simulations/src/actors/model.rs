@@ -97,18 +97,20 @@ impl ModelServer {
         let (server, serving) = (self.clone(), host.clone());
         drop(host.spawn("model server", async move {
             if let Ok(listener) = serving.listen(([0, 0, 0, 0], MODELS).into()).await {
-                while let Ok((stream, _peer)) = listener.accept().await {
+                while let Ok((stream, peer)) = listener.accept().await {
                     let (server, host) = (server.clone(), serving.clone());
-                    drop(serving.spawn("model connection", async move { server.serve(&host, stream).await }));
+                    let by = server.0.ground.machine_at(peer.ip());
+                    let work = async move { server.serve(&host, stream, by).await };
+                    drop(serving.spawn("model connection", work));
                 }
             }
         }));
     }
 
-    async fn serve(&self, host: &Host, stream: ByteStream) {
+    async fn serve(&self, host: &Host, stream: ByteStream, by: Option<String>) {
         let service = service_fn(move |request| {
-            let (server, host) = (self.clone(), host.clone());
-            async move { server.answer(&host, request).await }
+            let (server, host, by) = (self.clone(), host.clone(), by.clone());
+            async move { server.answer(&host, request, by).await }
         });
         let serving =
             http1::Builder::new().auto_date_header(false).serve_connection(TokioIo::new(stream), service);
@@ -116,7 +118,12 @@ impl ModelServer {
         drop(serving.await);
     }
 
-    async fn answer(&self, host: &Host, request: Request<Incoming>) -> Result<Response<Body>, BrokeOff> {
+    async fn answer(
+        &self,
+        host: &Host,
+        request: Request<Incoming>,
+        by: Option<String>,
+    ) -> Result<Response<Body>, BrokeOff> {
         let path = request.uri().path().to_owned();
         let key =
             request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -134,7 +141,7 @@ impl ModelServer {
         let does = self.0.spec.does;
         let mood = Mood::draw(&does, &mut random);
         let tokens = does.tokens.draw(&mut random).min(ask.most).max(1);
-        let entry = Entry::new(&self.0.recorder, &self.0.spec.name, &ask);
+        let entry = Entry::new(&self.0.recorder, &self.0.spec.name, by, &ask);
         host.sleep(mood.first_token).await;
         if let Some(refusal) = mood.refusal {
             return Ok(refusal.response(&entry));

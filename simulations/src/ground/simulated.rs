@@ -1,6 +1,7 @@
 //! The simulated ground: machines of a [`World`].
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,6 +52,11 @@ impl Ground for Simulated {
 
     fn address(&self, name: &str) -> String {
         name.to_owned()
+    }
+
+    fn machine_at(&self, address: IpAddr) -> Option<String> {
+        let mut machines = self.machines.iter();
+        machines.find(|(_name, machine)| machine.address() == address).map(|(name, _machine)| name.clone())
     }
 
     fn boot(&self, name: &str) -> Option<Host> {

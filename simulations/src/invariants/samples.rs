@@ -82,6 +82,7 @@ pub(crate) fn call() -> Call {
 pub(crate) fn served() -> Served {
     Served {
         server: "model-eu".into(),
+        by: Some("edge-eu".into()),
         call: Some(0),
         model: "m".into(),
         asked: at(110),

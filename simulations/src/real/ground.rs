@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,6 +161,11 @@ impl Ground for Real {
 
     fn address(&self, name: &str) -> String {
         self.directory.get(name).map_or_else(|| name.to_owned(), ToString::to_string)
+    }
+
+    fn machine_at(&self, address: IpAddr) -> Option<String> {
+        let found = self.directory.iter().find(|(_name, at)| IpAddr::from(**at) == address);
+        found.map(|(name, _at)| name.clone())
     }
 
     fn boot(&self, name: &str) -> Option<Host> {

@@ -12,9 +12,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(recorder: &Recorder, server: &str, ask: &Ask) -> Self {
+    pub(super) fn new(recorder: &Recorder, server: &str, by: Option<String>, ask: &Ask) -> Self {
         let served = Served {
             server: server.to_owned(),
+            by,
             call: ask.call,
             model: ask.model.clone(),
             asked: recorder.now(),
