@@ -74,13 +74,14 @@ impl Scenario {
         ratio(self.simulated_ms, self.cpu_ms)
     }
 
-    /// What all runs together do not keep of what is expected.
+    /// What all runs together do not keep of what is expected. A share below one allows one call to go wrong in however
+    /// few there are.
     #[must_use]
     pub fn short_of(&self) -> Vec<String> {
         let (well, failed) = self.figures.sustained;
         let (share, first_byte) = self.expect;
         let mut short = Vec::new();
-        let allowed = u128::from(well + failed) * u128::from(1_000_000 - share) / 1_000_000;
+        let allowed = (u128::from(well + failed) * u128::from(1_000_000 - share)).div_ceil(1_000_000);
         if u128::from(failed) > allowed {
             short.push(format!("{failed} of {} calls of sustained regions failed", well + failed));
         }

@@ -18,7 +18,8 @@ use crate::schedule::{Schedule, Until};
 const AGAIN: Duration = Duration::from_millis(200);
 /// A node that takes longer says nothing.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The books are settled this long after the last call.
+/// The books are settled this long after the last call: unused credit goes back after 2 s without demand, and what was not
+/// heard is said again each 2 s. What is not back by then never comes.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 /// Records and receipts reach disks, and connections without use close.
 const QUIET: Duration = Duration::from_secs(3);
