@@ -6,6 +6,7 @@
 
 pub mod api;
 mod catalog;
+mod changing;
 mod members;
 mod reads;
 mod refused;

@@ -1,6 +1,5 @@
 //! Changes of configuration.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,19 +7,16 @@ use axum::{Extension, Json};
 use base::{Epoch, KeyHash, Name};
 use central_core::files::{self, Credential};
 use central_core::plan::{Plan, Resolved, resolve};
-use central_core::{CatalogChange, Command, Refusal, Reply, Sealed};
+use central_core::{CatalogChange, Command, Sealed};
 use settings::Fault;
 use wire::catalog::{Catalog, Change, Object};
 use wire::codec::MAX_MESSAGE;
 use wire::control::ToEdge;
 
+use super::changing::Step;
 use super::refused::Refused;
 use super::taken::{Named, Whole};
 use super::{Answer, By, Door, Operator, Shared, api, parsed};
-use crate::consensus::ProposeError;
-
-/// How often a change is made anew.
-const TRIES: usize = 4;
 
 pub(super) async fn plan(State(door): Shared, Whole(body): Whole) -> Answer<api::Planned> {
     let asked: api::Files = parsed(&body)?;
@@ -94,20 +90,12 @@ pub(super) fn audit(by: &Operator, action: &str, what: &str, done: &Result<api::
     }
 }
 
-/// What one try of a change comes to.
-enum Step {
-    /// Put this into the log; in words for the operator.
-    Propose(Command, String),
-    /// It is so already; in words.
-    Nothing(String),
-}
-
 /// Files resolved against the configuration in force, or why they cannot be read.
 type Read = Result<Resolved, Vec<Fault>>;
 
 impl Door {
     /// The configuration in force, missing nothing.
-    async fn current(&self) -> Result<Arc<Catalog>, Refused> {
+    pub(super) async fn current(&self) -> Result<Arc<Catalog>, Refused> {
         self.consensus.read_index().await?;
         Ok(self.consensus.read(central_core::State::shared_catalog))
     }
@@ -178,7 +166,7 @@ impl Door {
 
     async fn roll_back(&self, by: &Operator, to: Epoch) -> Result<api::Changed, Refused> {
         self.changing(|current| async move {
-            let content = self.consensus.read(|state| state.history().content(&current, to));
+            let content = self.consensus.read(|state| state.history().content(state.catalog(), to));
             // A revoked key stays so, and a budget's number is its own: the rest must be as it was.
             if content.is_some_and(|content| files::export(&content) == files::export(&current)) {
                 return Ok(Step::Nothing(format!("the content of epoch {to} is in force already")));
@@ -198,59 +186,6 @@ impl Door {
             Ok(Step::Propose(Command::RaiseLevel { to }, format!("the mesh uses level {to}")))
         })
         .await
-    }
-
-    /// Makes a change, anew when another came between, or when contact to the leader was lost and it is not known
-    /// whether the change took effect. Changes name the epoch they were made for, so that none takes effect twice.
-    async fn changing<F>(&self, step: impl Fn(Arc<Catalog>) -> F) -> Result<api::Changed, Refused>
-    where
-        F: Future<Output = Result<Step, Refused>>,
-    {
-        let mut tried = None;
-        for _try in 0..TRIES {
-            let current = self.current().await?;
-            let epoch = current.epoch;
-            let (command, text) = match step(current).await? {
-                Step::Propose(command, text) => (command, text),
-                // What was tried took effect.
-                Step::Nothing(text) => {
-                    let (changed, text) = tried.map_or((false, text), |text| (true, text));
-                    return Ok(api::Changed { epoch, changed, text });
-                }
-            };
-            let started = self.host.now();
-            match self.consensus.propose(command).await {
-                Ok(Reply::Refused(Refusal::Conflict { .. })) => {}
-                Ok(reply) => {
-                    self.metrics.proposed(self.host.now().since(started));
-                    return self.changed(reply, text);
-                }
-                Err(ProposeError::Unknown(why)) => {
-                    tracing::debug!(%why, "a change is made again");
-                    tried = Some(text);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Refused::unavailable("other changes kept coming between, or the leader kept changing; try again"))
-    }
-
-    fn changed(&self, reply: Reply, text: String) -> Result<api::Changed, Refused> {
-        match reply {
-            Reply::Changed(epoch) => Ok(api::Changed { epoch, changed: true, text }),
-            Reply::Unchanged(epoch) => {
-                let text = "nothing differs; keys that were revoked stay revoked".to_owned();
-                Ok(api::Changed { epoch, changed: false, text })
-            }
-            Reply::Refused(refusal) => Err(refusal.into()),
-            Reply::Done => {
-                let epoch = self.consensus.read(central_core::State::epoch);
-                Ok(api::Changed { epoch, changed: true, text })
-            }
-            Reply::Batch(_) | Reply::Superseded | Reply::Registered(_) => {
-                Err(Refused::internal("the log answered another question"))
-            }
-        }
     }
 
     /// Credentials that differ from those in force.

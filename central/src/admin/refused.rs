@@ -55,6 +55,12 @@ impl Refused {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
     }
 
+    /// What was asked may have taken effect, or may yet.
+    pub(super) fn unknown(why: &str) -> Self {
+        let message = format!("{why}; look before trying again");
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "unknown", message)
+    }
+
     /// A fault of ours.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
@@ -83,10 +89,7 @@ impl From<ReadError> for Refused {
 impl From<ProposeError> for Refused {
     fn from(error: ProposeError) -> Self {
         match error {
-            ProposeError::Unknown(_) => {
-                let message = format!("{error}; look before trying again");
-                Self::new(StatusCode::GATEWAY_TIMEOUT, "unknown", message)
-            }
+            ProposeError::Unknown(_) => Self::unknown(&error.to_string()),
             ProposeError::TooLarge(_) => Self::invalid(error.to_string(), Vec::new()),
             ProposeError::NoLeader
             | ProposeError::NotLeader
