@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::actors::{Caller, CallerSetup, Observer};
 use crate::deployment::DeployError;
-use crate::engine::{Failure, Options, World, run, run_twice};
+use crate::engine::{Captured, Failure, Options, World, run, run_twice};
 use crate::evidence::Evidence;
 use crate::faults::{Fault, Field, Kind};
 use crate::history::{Recorder, Struck};
@@ -43,6 +43,8 @@ pub struct Outcome {
     pub cpu: Duration,
     /// Whether it was played twice, and was the same.
     pub twice: bool,
+    /// Its packets, where they were to be kept.
+    pub captured: Option<Captured>,
     /// All that is known of it.
     pub evidence: Evidence,
 }
@@ -56,6 +58,8 @@ pub struct How {
     pub twice: bool,
     /// A fault to plant in the product; heeded only with the feature `mutants`.
     pub mutant: Option<Mutant>,
+    /// Bytes of packets to keep; none when absent.
+    pub capture: Option<usize>,
 }
 
 /// A run could not be played.
@@ -76,7 +80,7 @@ pub enum PlayError {
 #[must_use]
 pub fn play(scenario: &Arc<Scenario>, schedule: &Arc<Schedule>, how: &How) -> Outcome {
     let scenario = &Arc::new(schedule.fit(scenario));
-    let options = Options { log: how.log.clone(), ..Options::seed(schedule.seed) };
+    let options = Options { log: how.log.clone(), capture: how.capture, ..Options::seed(schedule.seed) };
     #[cfg(feature = "mutants")]
     let mutant = how.mutant;
     let act = {
@@ -103,6 +107,7 @@ pub fn play(scenario: &Arc<Scenario>, schedule: &Arc<Schedule>, how: &How) -> Ou
         simulated: Duration::ZERO,
         cpu: Duration::ZERO,
         twice: false,
+        captured: None,
         evidence: Evidence::default(),
     };
     match played {
@@ -119,6 +124,7 @@ pub fn play(scenario: &Arc<Scenario>, schedule: &Arc<Schedule>, how: &How) -> Ou
             let (played, cpu) = report.value;
             outcome.cpu = cpu;
             outcome.twice = how.twice;
+            outcome.captured = report.captured;
             match played {
                 Ok(evidence) => {
                     outcome.violations = judge(&evidence);

@@ -11,6 +11,9 @@ use crate::schedule::{Schedule, Until};
 /// Times below this are not shortened further, in milliseconds.
 const SHORT: u64 = 200;
 
+/// Bytes of packets that are kept of a run.
+pub(crate) const CAPTURED: usize = 64 << 20;
+
 /// A schedule that was made small.
 #[derive(Debug)]
 pub struct Shrunk {
@@ -43,10 +46,12 @@ pub fn shrink_by_playing(
     invariant: &str,
     most: usize,
 ) -> (Shrunk, Outcome) {
-    let plays = |schedule: &Schedule| play(scenario, &Arc::new(schedule.clone()), &How::default());
+    let plays = |schedule: &Schedule, how: &How| play(scenario, &Arc::new(schedule.clone()), how);
     let is_it = |found: &Violation| found.invariant == invariant;
-    let shrunk = shrink(schedule, most, |candidate| plays(candidate).violations.iter().any(is_it));
-    let outcome = plays(&shrunk.schedule);
+    let shrunk =
+        shrink(schedule, most, |candidate| plays(candidate, &How::default()).violations.iter().any(is_it));
+    let how = How { capture: Some(CAPTURED), ..How::default() };
+    let outcome = plays(&shrunk.schedule, &how);
     (shrunk, outcome)
 }
 

@@ -1,7 +1,7 @@
 //! `run` and `replay`.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -10,9 +10,10 @@ use super::sweep::{Job, Workers};
 use super::words::Words;
 use super::{CliError, Out};
 use crate::files;
-use crate::play::{How, play};
+use crate::play::{How, Outcome, play};
 use crate::scenario::Scenario;
 use crate::schedule::Schedule;
+use crate::shrink::CAPTURED;
 
 /// Plays one scenario with many seeds.
 #[derive(Debug, Args)]
@@ -46,6 +47,9 @@ pub(super) struct Replay {
     /// Print what every caller saw.
     #[arg(long)]
     calls: bool,
+    /// Write the packets of the run to this file, as pcapng, at most 64 MiB of them.
+    #[arg(long)]
+    capture: Option<PathBuf>,
 }
 
 /// One run.
@@ -106,7 +110,10 @@ impl Replay {
         let (scenario, schedule) = self.which.read()?;
         let schedule = Arc::new(schedule);
         super::sweep::warm_up();
-        let outcome = play(&scenario, &schedule, &How { log: self.log, twice: true, ..How::default() });
+        let capture = self.capture.as_ref().map(|_file| CAPTURED);
+        let how = How { log: self.log, twice: true, capture, ..How::default() };
+        let outcome = play(&scenario, &schedule, &how);
+        let captured = self.capture.map(|file| write_packets(&file, &outcome)).transpose()?;
         let mut out = io::stdout().lock();
         writeln!(out, "seed {}", schedule.seed)?;
         let json = serde_json::to_string_pretty(&*schedule);
@@ -135,9 +142,26 @@ impl Replay {
         }
         writeln!(out, "marks {:?}", outcome.marks)?;
         writeln!(out, "trace {:016x} of {} packets, played twice", outcome.hash, outcome.packets)?;
+        if let Some(captured) = captured {
+            writeln!(out, "packets {captured}")?;
+        }
         for violation in &outcome.violations {
             writeln!(out, "VIOLATED {}: {}", violation.invariant, violation.what)?;
         }
         Ok(outcome.violations.is_empty())
     }
+}
+
+/// Writes a run's packets to `path`, and says in words what is there.
+pub(super) fn write_packets(path: &Path, outcome: &Outcome) -> Result<String, CliError> {
+    let Some(captured) = &outcome.captured else {
+        return Ok("none: the run did not end".to_owned());
+    };
+    let broken = |source| CliError::File { path: path.display().to_string(), source };
+    files::write(path, &captured.file).map_err(broken)?;
+    let left_out = match captured.left_out {
+        0 => String::new(),
+        packets => format!(", without the last {packets}"),
+    };
+    Ok(format!("{}{left_out}", path.display()))
 }

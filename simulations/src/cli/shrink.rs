@@ -23,7 +23,7 @@ pub(super) struct Shrink {
     /// How many runs it may take.
     #[arg(long, default_value_t = 200)]
     runs: usize,
-    /// Directory for the small schedule and the log of its run.
+    /// Directory for the small schedule, and the log and the packets of its run.
     #[arg(long, default_value = "target/simulations")]
     out: PathBuf,
 }
@@ -42,12 +42,14 @@ impl Shrink {
         let stem = format!("{name}-{seed}-small");
         let path = self.out.join(format!("{stem}.json"));
         let json = serde_json::to_vec_pretty(&shrunk.schedule).unwrap_or_default();
+        let packets = self.out.join(format!("{stem}.pcapng"));
         for (path, bytes) in
             [(&path, json), (&self.out.join(format!("{stem}.log")), log(&outcome).into_bytes())]
         {
             let broken = |source| CliError::File { path: path.display().to_string(), source };
             files::write(path, &bytes).map_err(broken)?;
         }
+        let captured = super::run::write_packets(&packets, &outcome)?;
         let (small, file) = (&shrunk.schedule, self.which.file.display());
         let mut out = io::stdout().lock();
         writeln!(
@@ -68,6 +70,7 @@ impl Shrink {
             "again: cargo run --profile sim -p simulations -- replay {file} --schedule {}",
             path.display()
         )?;
+        writeln!(out, "packets: {captured}")?;
         Ok(true)
     }
 }

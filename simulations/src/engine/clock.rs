@@ -7,7 +7,7 @@ use seam::{Clock, Lock};
 use tokio::time::Instant;
 
 /// What wall clocks show when a run starts: 2027-01-15 08:00:00 UTC, in milliseconds.
-const WALL_START_MS: u64 = 1_800_000_000_000;
+pub(super) const WALL_START_MS: u64 = 1_800_000_000_000;
 
 /// The time of the whole world. Copies agree.
 #[derive(Clone, Copy, Debug)]

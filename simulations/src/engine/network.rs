@@ -21,6 +21,7 @@ use seam::Lock;
 use simulation_hooks::Random;
 use tokio::sync::Notify;
 
+use super::capture::Capture;
 use super::clock::WorldClock;
 use super::trace::Trace;
 
@@ -68,6 +69,7 @@ struct State {
     next_event: u64,
     woken: Vec<Waker>,
     trace: Trace,
+    capture: Option<Capture>,
 }
 
 /// Something under way.
@@ -103,6 +105,7 @@ impl Network {
             next_event: 0,
             woken: Vec::new(),
             trace: Trace::default(),
+            capture: None,
         };
         Self { clock, state: Lock::new(state), changed: Notify::new() }
     }
@@ -171,6 +174,19 @@ impl Network {
 
     pub(super) fn take_trace(&self) -> Trace {
         self.with(|state| std::mem::take(&mut state.trace))
+    }
+
+    /// Keeps packets from now on, `most` bytes of them.
+    pub(super) fn capture(&self, most: usize) {
+        self.with(|state| state.capture = Some(Capture::new(most)));
+    }
+
+    /// What was kept, and the names of addresses.
+    pub(super) fn take_capture(&self) -> Option<(Capture, Vec<(String, IpAddr)>)> {
+        self.with(|state| {
+            let names = state.names.iter().map(|(name, address)| (name.clone(), *address)).collect();
+            Some((state.capture.take()?, names))
+        })
     }
 
     /// Streams of which at least one end is open.

@@ -34,13 +34,15 @@ pub struct Options {
     pub limit: Duration,
     /// Which log lines to print, in the syntax of `RUST_LOG`, with simulated times; none when absent.
     pub log: Option<String>,
+    /// Bytes of packets to keep; none when absent.
+    pub capture: Option<usize>,
 }
 
 impl Options {
     /// The options of `seed`: ten simulated minutes at most, no log.
     #[must_use]
     pub const fn seed(seed: u64) -> Self {
-        Self { seed, limit: Duration::from_secs(600), log: None }
+        Self { seed, limit: Duration::from_secs(600), log: None, capture: None }
     }
 }
 
@@ -55,6 +57,17 @@ pub struct Report<T> {
     pub took: Duration,
     /// Entropy that hosts drew through the C library, in draws.
     pub draws: u64,
+    /// The packets, where they were to be kept.
+    pub captured: Option<Captured>,
+}
+
+/// Packets of a run.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    /// As a pcapng file.
+    pub file: Vec<u8>,
+    /// How many found no room in it.
+    pub left_out: u64,
 }
 
 /// Why a run does not count.
@@ -146,15 +159,15 @@ where
     enter_simulation(seed);
     let leaks = Arc::new(Collector::default());
     let runtime = paused_runtime(seed, Arc::clone(&leaks)).map_err(Failure::Runtime)?;
-    let run = world_of(seed, Arc::clone(&leaks), scenario, options.limit);
+    let run = world_of(options, Arc::clone(&leaks), scenario);
     simulation_hooks::forget_draws();
-    let (ended, trace, took) = runtime.block_on(run);
+    let (ended, trace, captured, took) = runtime.block_on(run);
     let draws = simulation_hooks::draws();
     drop(runtime);
     let leaks = leaks.with_draws(draws.stray);
     let value = ended.ok_or(Failure::Late { seed, limit: options.limit })?;
     if leaks.is_empty() {
-        Ok(Report { value, trace, took, draws: draws.hosted })
+        Ok(Report { value, trace, took, draws: draws.hosted, captured })
     } else {
         Err(Failure::Leaked { seed, leaks })
     }
@@ -185,18 +198,21 @@ fn paused_runtime(seed: u64, leaks: Arc<Collector>) -> std::io::Result<Runtime> 
 
 #[expect(clippy::disallowed_methods, reason = "the network's pump stands outside of every host")]
 async fn world_of<S, F>(
-    seed: u64,
+    options: &Options,
     leaks: Arc<Collector>,
     scenario: S,
-    limit: Duration,
-) -> (Option<F::Output>, Trace, Duration)
+) -> (Option<F::Output>, Trace, Option<Captured>, Duration)
 where
     S: FnOnce(World) -> F,
     F: Future,
 {
+    let (seed, limit) = (options.seed, options.limit);
     let clock = WorldClock::start();
     let runtime = Handle::current();
     let network = Arc::new(Network::new(clock, Random::for_purpose(seed, "network")));
+    if let Some(most) = options.capture {
+        network.capture(most);
+    }
     let pumped = Arc::clone(&network);
     let pump = gate::spawning(|| runtime.spawn(async move { pumped.pump().await }));
     let shared = Shared { seed, runtime, network: Arc::clone(&network), leaks };
@@ -210,5 +226,9 @@ where
     // The aborted tasks are dropped when the scheduler comes round to them.
     world.sleep(Duration::from_millis(1)).await;
     pump.abort();
-    (ended, network.take_trace(), clock.now().since(Mono::ZERO))
+    let captured = network.take_capture().map(|(capture, names)| {
+        let (file, left_out) = (capture.file(&names), capture.left_out());
+        Captured { file, left_out }
+    });
+    (ended, network.take_trace(), captured, clock.now().since(Mono::ZERO))
 }

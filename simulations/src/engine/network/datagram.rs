@@ -70,6 +70,9 @@ impl State {
 
     fn send_datagram(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.trace.record(self.now, (from, to), TRACED_AS, bytes);
+        if let Some(capture) = &mut self.capture {
+            capture.datagram(self.now, (from, to), bytes);
+        }
         let event = Event::Datagram { from, to, bytes: Bytes::copy_from_slice(bytes) };
         // Whether a datagram is lost is nobody's to know.
         let _lost = self.transmit(from.ip(), to.ip(), bytes.len(), event);

@@ -13,6 +13,7 @@ use std::time::Duration;
 use base::Mono;
 use bytes::Bytes;
 
+use super::super::capture;
 use super::{Event, Presence, State};
 
 /// Bytes under way or unread before the writer waits.
@@ -157,6 +158,18 @@ impl Frame {
         }
     }
 
+    /// The flags of the segment that a kernel would send.
+    const fn flags(&self) -> u8 {
+        match self {
+            Self::Open => capture::SYN,
+            Self::Opened => capture::SYN | capture::ACK,
+            Self::Data(_) => capture::PSH | capture::ACK,
+            Self::Credit(_) => capture::ACK,
+            Self::End => capture::FIN | capture::ACK,
+            Self::Reset => capture::RST,
+        }
+    }
+
     fn payload(&self) -> &[u8] {
         match self {
             Self::Data(bytes) => bytes,
@@ -226,6 +239,9 @@ impl State {
         let len = payload.len() + HEADER;
         let event = Event::Frame { conn: id, to: from.other(), frame: frame.clone() };
         let passed = self.transmit(ends.0.ip(), ends.1.ip(), len, event);
+        if let Some(capture) = &mut self.capture {
+            capture.segment(self.now, ends, (frame.flags(), frame.payload()), passed);
+        }
         if !passed && !matches!(frame, Frame::Reset) {
             self.wait_to_resend(id, from, frame);
         }
