@@ -90,10 +90,11 @@ pub fn percentile(times: &[u64], of: u64) -> Option<u64> {
 /// it, and a spent budget is no failure.
 pub(crate) fn sustained_calls(evidence: &Evidence) -> impl Iterator<Item = &Call> {
     let first = first_fault(evidence);
-    let regions = &evidence.facts.expect.sustained;
+    let (regions, models) = (&evidence.facts.expect.sustained, &evidence.facts.expect.models);
     evidence.history.ordinary_calls().filter(move |call| {
         first.is_some_and(|first| call.started >= first)
             && regions.contains(&call.region)
+            && (models.is_empty() || models.contains(&call.model))
             && call.outcome != CallOutcome::HungUp
             && !is_out_of_budget(call)
     })

@@ -80,6 +80,8 @@ impl Default for Phases {
 pub struct Expect {
     /// Regions whose callers must notice nothing: of their calls [`Expect::success`] end well.
     pub sustained: Vec<String>,
+    /// Of their calls only those for these models count; absent: all.
+    pub models: Vec<String>,
     /// The share of their calls that must end well.
     pub success: Chance,
     /// Of their calls 99 in a hundred have a first byte within this, over all runs.
@@ -94,6 +96,7 @@ impl Default for Expect {
     fn default() -> Self {
         Self {
             sustained: Vec::new(),
+            models: Vec::new(),
             success: Chance(999_900),
             first_byte_within: None,
             recover_within: None,

@@ -294,6 +294,13 @@ fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
         }
         text += "}\n";
     }
+    if !topology.routes.is_empty() {
+        text += "routes:\n";
+    }
+    for (route, targets) in &topology.routes {
+        let targets = targets.join(", ");
+        let _infallible = writeln!(text, "- {{name: {route}, strategy: ordered, targets: [{targets}]}}");
+    }
     text
 }
 

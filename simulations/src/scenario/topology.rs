@@ -19,6 +19,9 @@ pub struct Topology {
     /// Model servers.
     #[serde(default)]
     pub server: Vec<ServerSpec>,
+    /// Names that callers may ask for, each with the models that serve it, the first that can.
+    #[serde(default)]
+    pub routes: BTreeMap<String, Vec<String>>,
     /// Regions of a cloud, for tables of measured round trips, such as `eu = "aws:eu-central-1"`.
     #[serde(default)]
     pub cloud: BTreeMap<String, String>,
@@ -181,6 +184,15 @@ impl Topology {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.central.is_empty() || self.edges.values().sum::<u64>() == 0 {
             return Err("topology: a mesh has at least one central node and one edge".to_owned());
+        }
+        let models = self.models();
+        for (route, targets) in &self.routes {
+            if targets.is_empty() || targets.iter().any(|target| !models.contains(target)) {
+                return Err(format!(
+                    "topology.routes.{route}: name models that are served: {}",
+                    models.join(", ")
+                ));
+            }
         }
         for server in &self.server {
             if server.serves.is_empty() {
