@@ -73,6 +73,9 @@ pub struct CallerPlan {
     pub region: String,
     /// Whether the strict budget pays.
     pub strict: bool,
+    /// How many calls it makes at once, every so often; 0: one after the other.
+    #[serde(default)]
+    pub at_once: u64,
 }
 
 /// A fault and when it strikes.
@@ -205,6 +208,16 @@ fn callers(scenario: &Scenario, random: &mut Random) -> Vec<CallerPlan> {
                 name: format!("caller-{region}-{number}"),
                 region: region.clone(),
                 strict,
+                at_once: 0,
+            });
+        }
+        let at_once = scenario.load.burst;
+        if at_once.most > 0 {
+            callers.push(CallerPlan {
+                name: format!("burst-{region}"),
+                region: region.clone(),
+                strict: scenario.load.strict.draw(random),
+                at_once: at_once.draw(random),
             });
         }
     }

@@ -63,6 +63,9 @@ impl Caller {
     /// Calls until `stop`; the last call is let end.
     pub fn start(mut self, stop: Stop) -> seam::Task<()> {
         let host = self.host.clone();
+        if self.plan.at_once > 0 {
+            return host.spawn("burst", self.bursts(stop));
+        }
         host.spawn("caller", async move {
             let first = self.setup.load.pause.draw(&mut self.random);
             self.host.sleep(first).await;
@@ -88,6 +91,26 @@ impl Caller {
         let recorder = self.setup.recorder.clone();
         let request = Request { host: self.host.clone(), recorder, id: call.id, key, most, hang_up };
         request.run(&call, &edges).await
+    }
+
+    /// Makes many calls at the same instant, every so often; they are let end.
+    async fn bursts(mut self, stop: Stop) {
+        let every = self.setup.load.burst_every;
+        self.host.sleep(every.draw(&mut self.random)).await;
+        while !stop.is_wanted() {
+            let mut calls = Vec::new();
+            for _call in 0..self.plan.at_once {
+                let random = Random::new(self.random.draw());
+                let mut caller = Self { random, ..self.clone() };
+                let calling = async move { caller.call_until_answered().await };
+                calls.push(self.host.spawn("caller", calling));
+            }
+            for call in calls {
+                // A caller's machine never ends.
+                let _gone = call.await;
+            }
+            self.host.sleep(every.draw(&mut self.random)).await;
+        }
     }
 
     async fn call_until_answered(&mut self) {

@@ -142,7 +142,7 @@ impl Stage {
         why: &str,
     ) -> Call {
         let region = self.field.places().get(edge).map(|place| place.region.clone()).unwrap_or_default();
-        let plan = CallerPlan { name: format!("{why}-{edge}"), region: region.clone(), strict };
+        let plan = CallerPlan { name: format!("{why}-{edge}"), region: region.clone(), strict, at_once: 0 };
         let load = Load { streamed: Chance(0), max_tokens: Counts::exactly(8), ..Load::default() };
         let setup = CallerSetup { load, keys, revoked: keys.contains(&REVOKED), ..self.callers(scenario) };
         let number = self.recorder.write(|history| history.calls.len());

@@ -32,6 +32,10 @@ pub struct Load {
     pub writers: u64,
     /// Between an operator's reads of it; absent: none.
     pub read_every: Option<Times>,
+    /// Calls that a region's burst caller makes at once; 0: there is none.
+    pub burst: Counts,
+    /// Between two bursts.
+    pub burst_every: Times,
 }
 
 /// The shares of callers who hang up, by when.
@@ -58,6 +62,8 @@ impl Default for Load {
             write_every: Some(Times::ms(1_000, 3_000)),
             writers: 1,
             read_every: Some(Times::exactly(Duration::from_secs(1))),
+            burst: Counts::exactly(0),
+            burst_every: Times::ms(1_000, 5_000),
         }
     }
 }
