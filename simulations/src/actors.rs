@@ -3,12 +3,16 @@
 
 mod caller;
 mod dns;
+mod members;
 mod model;
 mod observer;
 mod operator;
+mod rivals;
 
 pub use caller::{Caller, CallerSetup};
 pub use dns::Dns;
+pub use members::Centrals;
 pub use model::ModelServer;
 pub use observer::{Observer, observation};
 pub use operator::Operations;
+pub use rivals::Rivals;

@@ -66,6 +66,8 @@ pub struct Spot {
 pub struct Plan {
     /// Central nodes, numbered from 1.
     pub centrals: Vec<Spot>,
+    /// Central nodes that stand ready, numbered on; they are not started.
+    pub spares: Vec<Spot>,
     /// Edges.
     pub edges: Vec<Spot>,
     /// The longest round trip between central nodes.
@@ -187,11 +189,18 @@ impl Deployment {
             }
             nodes.insert(spot.name.clone(), node);
         }
+        let first: Vec<String> = nodes.keys().cloned().collect();
+        for (id, spot) in (members.len() as u64 + 1..).zip(&plan.spares) {
+            let machine = world.machine(&spot.name);
+            // Without a list of members it waits until somebody adds it.
+            let node = central(&authority, &(id, &spot.region, &machine), &[], plan.round_trip).await?;
+            nodes.insert(spot.name.clone(), node);
+        }
         let operator = operator(world, &authority).await?;
         let deployment =
             Self { nodes: Arc::new(nodes), stoppers: Arc::default(), ended: Arc::default(), operator };
-        for name in deployment.nodes.keys() {
-            deployment.start(name);
+        for name in first {
+            deployment.start(&name);
         }
         Ok(deployment)
     }

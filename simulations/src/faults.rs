@@ -5,6 +5,8 @@ mod target;
 
 use serde::{Deserialize, Serialize};
 
+use crate::schedule::Until;
+
 pub use field::{Field, Kind, Place};
 pub use target::Target;
 
@@ -84,6 +86,37 @@ pub enum Fault {
         /// How long each turn takes.
         period_ms: u64,
     },
+    /// A process does its work as if its processor were so many times slower.
+    Slow {
+        /// Whose.
+        target: Target,
+        /// How many times.
+        times: u64,
+    },
+    /// Both clocks of a machine run at another speed, and its wall clock jumps; the jump goes when the fault heals.
+    ClockSkew {
+        /// Whose.
+        target: Target,
+        /// By how much the wall clock jumps.
+        by_ms: i64,
+        /// By how much they are fast, in millionths.
+        drift_ppm: i64,
+    },
+    /// An operator stops a node in good order, as SIGTERM does; started again when the fault heals.
+    Drain {
+        /// Which.
+        target: Target,
+    },
+    /// An operator lets another central node lead.
+    Transfer {
+        /// Which.
+        target: Target,
+    },
+    /// A central node's machine and disk are lost for good, and an operator puts a new member in its place.
+    Replace {
+        /// Whose.
+        target: Target,
+    },
 }
 
 /// How links are cut, seen from the first side.
@@ -148,6 +181,22 @@ impl Fault {
             Self::ClockStep { .. } => "clock_step",
             Self::Disk { .. } => "disk",
             Self::Flap { .. } => "flap",
+            Self::Slow { .. } => "slow",
+            Self::ClockSkew { .. } => "clock_skew",
+            Self::Drain { .. } => "drain",
+            Self::Transfer { .. } => "transfer",
+            Self::Replace { .. } => "replace",
+        }
+    }
+
+    /// When it heals that strikes at `at` and is asked to last `until`: a transfer is over at once, a disk that was lost
+    /// for good never comes back.
+    #[must_use]
+    pub const fn lasts(&self, at: u64, until: Until) -> Until {
+        match self {
+            Self::Transfer { .. } => Until::At(at + 1),
+            Self::Replace { .. } => Until::Never,
+            _ => until,
         }
     }
 
@@ -159,6 +208,11 @@ impl Fault {
             | Self::PowerOff { target, .. }
             | Self::Pause { target }
             | Self::ClockStep { target, .. }
+            | Self::Slow { target, .. }
+            | Self::ClockSkew { target, .. }
+            | Self::Drain { target }
+            | Self::Transfer { target }
+            | Self::Replace { target }
             | Self::Disk { target, .. } => vec![target.clone()],
             Self::Partition { target, other, .. }
             | Self::Degrade { target, other, .. }

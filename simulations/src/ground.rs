@@ -42,6 +42,9 @@ pub trait Ground: fmt::Debug + Send + Sync {
     /// Kills a process.
     fn crash(&self, name: &str);
 
+    /// Asks a node to stop in good order, as SIGTERM does.
+    fn stop(&self, name: &str);
+
     /// Takes a machine's power away; `torn`: a part of what was not synced survives.
     fn power_off(&self, name: &str, torn: bool);
 
@@ -53,6 +56,12 @@ pub trait Ground: fmt::Debug + Send + Sync {
 
     /// Steps a wall clock.
     fn step_clock(&self, name: &str, by_ms: i64);
+
+    /// Makes both clocks of a machine faster by so many millionths, or slower, than they are.
+    fn speed_clock(&self, name: &str, by_ppm: i64);
+
+    /// Lets a machine do its work so many times slower; 0: as fast as it can.
+    fn slow(&self, name: &str, times: u64);
 
     /// Says what the link from one machine to another is like from now on.
     fn set_link(&self, from: &str, to: &str, link: Link);

@@ -1,10 +1,14 @@
 //! What actors saw, in order, with times: the evidence that invariants judge. Nothing here comes from inside a node.
 
+mod shared;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::Mono;
 use seam::{Clock, Lock};
+
+pub use shared::{FIRST, Look, Set, Shared};
 
 /// What actors saw.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +19,14 @@ pub struct History {
     pub writes: Vec<Write>,
     /// Every read of it.
     pub reads: Vec<Read>,
+    /// Every change of an object that operators share.
+    pub sets: Vec<Set>,
+    /// Every look at those.
+    pub looks: Vec<Look>,
     /// Faults that struck.
     pub struck: Vec<Struck>,
+    /// What came of what operators did to nodes.
+    pub operated: Vec<Operated>,
     /// What central nodes said of the mesh.
     pub observations: Vec<Observation>,
     /// What central nodes said of the budgets.
@@ -161,6 +171,19 @@ pub struct Struck {
     pub what: &'static str,
     /// The machines it struck.
     pub machines: Vec<String>,
+}
+
+/// What came of something that an operator did to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operated {
+    /// When it was over.
+    pub at: Mono,
+    /// What, as scenario files call it.
+    pub what: &'static str,
+    /// To which.
+    pub machine: String,
+    /// Why it was not done; `None`: it was.
+    pub failed: Option<String>,
 }
 
 /// What one central node said of the mesh.

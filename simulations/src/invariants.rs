@@ -15,9 +15,11 @@ mod expect;
 mod fresh;
 mod healed;
 mod held;
+mod linear;
 mod outcomes;
 mod overrun;
 mod receipts;
+mod replaced;
 mod terms;
 mod upstream;
 
@@ -40,9 +42,10 @@ pub struct Violation {
 }
 
 /// All invariants by name.
-pub const ALL: [(&str, Judge); 19] = [
+pub const ALL: [(&str, Judge); 21] = [
     ("budget", budget::judge),
     ("acknowledged", acknowledged::judge),
+    ("linear", linear::judge),
     ("outcomes", outcomes::judge),
     ("receipts", receipts::judge),
     ("billed", billed::judge),
@@ -57,6 +60,7 @@ pub const ALL: [(&str, Judge); 19] = [
     ("current", current::judge),
     ("held", held::judge),
     ("overrun", overrun::judge),
+    ("replaced", replaced::judge),
     ("terms", terms::judge),
     ("ended", ended::judge),
     ("expect", expect::judge),

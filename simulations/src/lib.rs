@@ -23,6 +23,7 @@ pub mod ground;
 pub mod history;
 pub mod http;
 pub mod invariants;
+pub mod linear;
 pub mod marks;
 pub mod mutants;
 pub mod operator;

@@ -55,6 +55,12 @@ marks! {
     ServedWithoutCentral,
     /// A usage was settled that no server told.
     UsageEstimated,
+    /// An operator let another central node lead.
+    LeadershipTransferred,
+    /// A member that was lost for good was replaced.
+    MemberReplaced,
+    /// A node was stopped in good order and came back.
+    NodeDrained,
 }
 
 /// The marks that a run hit.
@@ -111,12 +117,22 @@ fn is_hit(mark: Mark, evidence: &Evidence) -> bool {
         Mark::CrashCharged => {
             evidence.ledger.iter().flat_map(|ledger| &ledger.rows).any(|row| row.crash.0 > 0)
         }
+        Mark::LeadershipTransferred => operated(evidence, "transfer"),
+        Mark::MemberReplaced => operated(evidence, "replace"),
+        Mark::NodeDrained => history
+            .struck
+            .iter()
+            .any(|struck| struck.what == "drain" && struck.healed.is_some() && !struck.machines.is_empty()),
         Mark::EdgeMoved => edge_moved(evidence),
         Mark::ServedWithoutCentral => served_without_central(evidence),
         Mark::UsageEstimated => {
             history.served.iter().any(|served| served.end == ServedEnd::Complete && served.told.is_none())
         }
     }
+}
+
+fn operated(evidence: &Evidence, what: &str) -> bool {
+    evidence.history.operated.iter().any(|done| done.what == what && done.failed.is_none())
 }
 
 fn edge_moved(evidence: &Evidence) -> bool {

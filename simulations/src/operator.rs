@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{NodeId, Role};
 use bytes::Bytes;
-use central::admin::api::{AddMember, Catalog, Changed, Files, Ledger, Members, Status, Transfer};
+use central::admin::api::{AddMember, Catalog, Changed, EpochRow, Files, Ledger, Members, Status, Transfer};
 use central_core::files::Source;
 use http::{Method, Request, Response};
 use http_body_util::Full;
@@ -68,7 +68,15 @@ impl Operator {
     pub async fn apply(&self, node: &str, text: &str) -> Result<Changed, ExchangeError> {
         let source = Source { name: "scenario.yaml".to_owned(), text: text.to_owned() };
         let files = Files { files: vec![source], prune: false, note: String::new(), base: None };
-        self.ask(node, Method::POST, "/v1/apply", &files).await
+        self.apply_files(node, &files).await
+    }
+
+    /// Applies files, with a note and for an epoch if wanted.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn apply_files(&self, node: &str, files: &Files) -> Result<Changed, ExchangeError> {
+        self.ask(node, Method::POST, "/v1/apply", files).await
     }
 
     /// As [`Operator::apply`], again as long as there is no leader, for fifteen seconds.
@@ -109,6 +117,14 @@ impl Operator {
     /// As [`Operator::apply`].
     pub async fn catalog(&self, node: &str) -> Result<Catalog, ExchangeError> {
         self.ask(node, Method::GET, "/v1/catalog", &()).await
+    }
+
+    /// The last epochs, the newest first.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn epochs(&self, node: &str) -> Result<Vec<EpochRow>, ExchangeError> {
+        self.ask(node, Method::GET, "/v1/epochs", &()).await
     }
 
     /// Replaces a member of central by another.

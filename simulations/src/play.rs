@@ -1,12 +1,12 @@
 //! One run: set the mesh up, let it settle, strike, heal, wait until it is whole, serve on, and look at everything.
 
+mod chaos;
 mod finish;
 mod setup;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Mono;
 use base::mutant::Mutant;
 use seam::{Stop, Stopper};
 use thiserror::Error;
@@ -15,13 +15,13 @@ use crate::actors::{Caller, CallerSetup, Observer};
 use crate::deployment::DeployError;
 use crate::engine::{Captured, Failure, Options, World, run, run_twice};
 use crate::evidence::Evidence;
-use crate::faults::{Fault, Field, Kind};
-use crate::history::{Recorder, Struck};
+use crate::faults::Kind;
+use crate::history::Recorder;
 use crate::http::ExchangeError;
 use crate::invariants::{Violation, judge};
 use crate::marks::{self, Mark};
 use crate::scenario::Scenario;
-use crate::schedule::{Schedule, Until};
+use crate::schedule::Schedule;
 pub(crate) use setup::{Stage, actors, plan};
 
 /// What came of a run.
@@ -174,7 +174,7 @@ impl Stage {
         ground.sleep(Duration::from_millis(schedule.settle)).await;
 
         begin(recorder, "chaos");
-        chaos(&self.field, schedule, recorder).await;
+        self.chaos(schedule, &stop).await;
         begin(recorder, "heal");
         let converged = self.converge(scenario.expect.converge_within.most).await;
         begin(recorder, "serve");
@@ -221,6 +221,7 @@ fn start_actors(
     if let Some(every) = scenario.load.read_every {
         operations.start_reading(every, ground.random("operator reads"), stop.clone());
     }
+    stage.rivals.start(scenario.load.rivals, scenario.load.rival_every, ground, stop);
     let setup = stage.callers(scenario);
     let start = |plan: &crate::schedule::CallerPlan| {
         let host = stage.hosts.get(&plan.region)?.clone();
@@ -228,68 +229,6 @@ fn start_actors(
         Some(Caller::new(host, plan.clone(), setup.clone(), random).start(stop.clone()))
     };
     schedule.callers.iter().filter_map(start).collect()
-}
-
-/// What happens to a fault, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Act {
-    Heal,
-    Turn,
-    Strike,
-}
-
-/// Strikes and heals at the scheduled times, then heals everything that does not stay for ever.
-async fn chaos(field: &Field, schedule: &Schedule, recorder: &Recorder) {
-    let ground = field.ground();
-    let began = ground.now();
-    let mut script: Vec<(u64, Act, usize)> = Vec::new();
-    for dated in &schedule.faults {
-        script.push((dated.at, Act::Strike, dated.id));
-        let until = match dated.until {
-            Until::At(until) => {
-                script.push((until, Act::Heal, dated.id));
-                until
-            }
-            Until::Healed | Until::Never => schedule.chaos,
-        };
-        if let Fault::Flap { period_ms, .. } = dated.fault {
-            let step = usize::try_from(period_ms).unwrap_or(usize::MAX).max(1);
-            script.extend((dated.at..until).step_by(step).skip(1).map(|at| (at, Act::Turn, dated.id)));
-        }
-    }
-    script.sort_unstable();
-    for (at, act, id) in script {
-        let due = began + Duration::from_millis(at.min(schedule.chaos));
-        ground.sleep(due.since(ground.now())).await;
-        match act {
-            Act::Strike => strike(field, schedule, recorder, id),
-            Act::Turn => field.turn(id),
-            Act::Heal => heal(field, recorder, id),
-        }
-    }
-    ground.sleep((began + Duration::from_millis(schedule.chaos)).since(ground.now())).await;
-    for dated in schedule.faults.iter().filter(|dated| dated.until != Until::Never) {
-        heal(field, recorder, dated.id);
-    }
-}
-
-fn strike(field: &Field, schedule: &Schedule, recorder: &Recorder, id: usize) {
-    let Some(dated) = schedule.faults.iter().find(|dated| dated.id == id) else { return };
-    let (at, machines) = (field.ground().now(), field.strike(dated));
-    tracing::info!(?at, ?machines, fault = dated.fault.kind(), "struck");
-    recorder.write(|history| {
-        history.struck.push(Struck { id, at, healed: None, what: dated.fault.kind(), machines });
-    });
-}
-
-fn heal(field: &Field, recorder: &Recorder, id: usize) {
-    field.heal(id);
-    let now: Mono = field.ground().now();
-    recorder.write(|history| {
-        for struck in history.struck.iter_mut().filter(|struck| struck.id == id && struck.healed.is_none()) {
-            struck.healed = Some(now);
-        }
-    });
 }
 
 impl Stage {
@@ -309,7 +248,9 @@ impl Stage {
     /// Tasks of each node, and open byte streams of the world.
     fn counts(&self) -> (std::collections::BTreeMap<String, usize>, usize) {
         let nodes = self.field.places().iter();
-        let nodes = nodes.filter(|(_, place)| matches!(place.kind, Kind::Central | Kind::Edge));
+        let nodes = nodes.filter(|(name, place)| {
+            matches!(place.kind, Kind::Central | Kind::Edge) && !self.field.is_absent(name)
+        });
         let tasks = nodes.map(|(name, _)| (name.clone(), self.field.ground().tasks(name))).collect();
         (tasks, self.field.ground().streams())
     }

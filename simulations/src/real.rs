@@ -176,10 +176,12 @@ fn possible(schedule: &Schedule) -> (Schedule, Vec<String>) {
         vec!["counts of nodes' tasks: no one outside can tell (open files are compared instead)".to_owned()];
     possible.faults.retain(|dated| {
         let why = match &dated.fault {
-            Fault::ClockStep { .. } => "all real nodes share the machine's clock",
+            Fault::ClockStep { .. } | Fault::ClockSkew { .. } => "all real nodes share the machine's clock",
             Fault::Disk { how: DiskFault::Slow | DiskFault::Fails | DiskFault::Lies, .. } => {
                 "a real disk can only be full"
             }
+            Fault::Slow { .. } => "all real nodes share the machine's processors",
+            Fault::Replace { .. } => "no machine stands ready to take a member's place",
             Fault::PowerOff { .. } | Fault::LoseRegion { .. } => {
                 let kept = "power loss: links go and processes die, but the kernel keeps what was not synced";
                 if !skipped.iter().any(|said| said == kept) {
@@ -193,6 +195,8 @@ fn possible(schedule: &Schedule) -> (Schedule, Vec<String>) {
             | Fault::Partition { .. }
             | Fault::Degrade { .. }
             | Fault::CutRegion { .. }
+            | Fault::Drain { .. }
+            | Fault::Transfer { .. }
             | Fault::Flap { .. } => return true,
         };
         skipped.push(format!("{} at {} ms: {why}", dated.fault.kind(), dated.at));

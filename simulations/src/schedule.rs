@@ -47,6 +47,12 @@ pub struct Schedule {
     pub without: Vec<String>,
 }
 
+/// What the machine is called that takes the place of the central node called `name`.
+#[must_use]
+pub fn successor(name: &str) -> String {
+    format!("{name}-2")
+}
+
 /// A link between two regions, in each direction, or inside one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,6 +113,12 @@ pub enum Until {
 }
 
 impl Schedule {
+    /// Whether a member of central is replaced, so that machines must stand ready.
+    #[must_use]
+    pub fn replaces(&self) -> bool {
+        self.faults.iter().any(|dated| matches!(dated.fault, Fault::Replace { .. }))
+    }
+
     /// The scenario without what the schedule leaves out.
     #[must_use]
     pub fn fit(&self, scenario: &Scenario) -> Scenario {
@@ -257,7 +269,7 @@ mod tests {
         do = "lose_region"
         region = "eu"
         [swarm]
-        classes = ["crash", "power", "pause", "partition", "degrade", "flap", "clock", "disk"]
+        classes = ["crash", "power", "pause", "partition", "degrade", "flap", "clock", "disk", "slow", "skew", "operations"]
         per_minute = 60
     "#;
 
@@ -271,7 +283,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<Schedule>(&json).unwrap(), schedule, "{json}");
             kinds.extend(schedule.faults.iter().map(|dated| dated.fault.kind()));
         }
-        assert_eq!(kinds.len(), 9, "{kinds:?}");
+        assert_eq!(kinds.len(), 14, "{kinds:?}");
     }
 
     #[test]

@@ -48,7 +48,8 @@ async fn turn_of(world: &World, mesh: &Deployment, turn: u32) -> bool {
 
     let ours = u64::from(turn) * 2 + 1;
     let answer = ask(mesh, asked, ours);
-    world.sleep(10 * MS * turn).await;
+    // A connection, a handshake and a confirmed read take seven ways; then the proposal is on its way.
+    world.sleep(10 * MS * (13 + turn)).await;
     world.cut(&[machine(leader)], &[machine(asked)], Cut::Drop);
     world.sleep(60 * MS).await;
     let is_seen = limit(mesh, leader).await == Some(ours);

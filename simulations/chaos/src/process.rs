@@ -64,6 +64,11 @@ impl Process {
         drop(self.child.wait());
     }
 
+    /// Asks it to end in good order.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Lets it stand still.
     pub fn stop(&self) {
         self.signal(Signal::STOP);

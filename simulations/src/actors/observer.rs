@@ -30,20 +30,20 @@ impl Observer {
     /// Looks until `stop`.
     pub fn start(self, stop: Stop) {
         let host = self.operator.host().clone();
-        let nodes = self.field.names(Kind::Central);
         let looking = {
             let host = host.clone();
             async move {
-                for (turn, node) in nodes.iter().cycle().enumerate() {
-                    if stop.is_wanted() {
-                        break;
-                    }
+                let mut turn = 0;
+                while !stop.is_wanted() {
+                    let nodes = self.field.names(Kind::Central);
+                    let node = nodes.get(turn % nodes.len().max(1)).cloned().unwrap_or_default();
                     let began = host.now();
                     if turn % 2 == 0 {
-                        self.status(node).await;
+                        self.status(&node).await;
                     } else {
-                        self.ledger(node).await;
+                        self.ledger(&node).await;
                     }
+                    turn += 1;
                     host.sleep_until(began + EVERY).await;
                 }
             }

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use central::admin::api::Changed;
 use seam::Stop;
 use simulation_hooks::Random;
 
+use super::Centrals;
 use crate::ground::Ground;
 use crate::history::{Read, Recorder, Write, WriteOutcome};
 use crate::http::ExchangeError;
@@ -21,8 +23,8 @@ const REVOKED_AGAIN: Duration = Duration::from_millis(500);
 pub struct Operations {
     /// Whose hands.
     pub operator: Operator,
-    /// Central nodes.
-    pub nodes: Vec<String>,
+    /// Whom they ask.
+    pub centrals: Centrals,
     /// Where what came of it goes.
     pub recorder: Recorder,
 }
@@ -33,11 +35,12 @@ impl Operations {
         for writer in 0..writers {
             let (this, host, stop) = (self.clone(), self.operator.host().clone(), stop.clone());
             let mut random = ground.random(&format!("operator writes {writer}"));
-            let at = usize::try_from(writer).unwrap_or(0) % self.nodes.len().max(1);
-            let own = self.nodes.get(at).filter(|_| writers > 1).cloned();
+            let names = self.centrals.names();
+            let at = usize::try_from(writer).unwrap_or(0) % names.len().max(1);
+            let own = names.get(at).filter(|_| writers > 1).cloned();
             self.spawn("operator writes", async move {
                 while !stop.is_wanted() {
-                    let node = own.clone().unwrap_or_else(|| this.node(&mut random));
+                    let node = own.clone().unwrap_or_else(|| this.centrals.any(&mut random));
                     this.write(&node).await;
                     host.sleep(every.draw(&mut random)).await;
                 }
@@ -50,7 +53,7 @@ impl Operations {
         let (this, host) = (self.clone(), self.operator.host().clone());
         self.spawn("operator reads", async move {
             while !stop.is_wanted() {
-                this.read(&this.node(&mut random)).await;
+                this.read(&this.centrals.any(&mut random)).await;
                 host.sleep(every.draw(&mut random)).await;
             }
         });
@@ -61,8 +64,9 @@ impl Operations {
         let (this, host) = (self.clone(), self.operator.host().clone());
         self.spawn("operator revokes", async move {
             host.sleep(wait).await;
-            for node in this.nodes.iter().cycle() {
-                if this.operator.apply(node, &text).await.is_ok() {
+            for turn in 0.. {
+                let node = this.centrals.at(turn);
+                if this.operator.apply(&node, &text).await.is_ok() {
                     let now = this.recorder.now();
                     return this.recorder.write(|history| history.revoked = Some(now));
                 }
@@ -85,18 +89,7 @@ impl Operations {
             serial
         });
         let text = format!("tenants: [{{name: {}}}]\n", Write::tenant(serial));
-        let outcome = match self.operator.apply(node, &text).await {
-            Ok(changed) => WriteOutcome::Acked(changed.epoch.0),
-            Err(error) => {
-                let why = told(&error);
-                // What the client did wrong was refused before anything was proposed.
-                if ["400", "404", "422"].iter().any(|status| why.starts_with(status)) {
-                    WriteOutcome::Refused(why)
-                } else {
-                    WriteOutcome::Unknown(why)
-                }
-            }
-        };
+        let outcome = outcome(self.operator.apply(node, &text).await);
         let acked = matches!(outcome, WriteOutcome::Acked(_));
         let ended = self.recorder.now();
         self.recorder.write(|history| {
@@ -129,18 +122,30 @@ impl Operations {
         Some(read)
     }
 
-    fn node(&self, random: &mut Random) -> String {
-        let at = usize::try_from(random.below(self.nodes.len() as u64)).unwrap_or(0);
-        self.nodes.get(at).cloned().unwrap_or_default()
-    }
-
-    fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         drop(self.operator.host().spawn(name, work));
     }
 }
 
+/// What came of a change. Whatever is refused changed nothing (docs/admin-api.md), but for `unknown` (504) and our own
+/// faults.
+pub(super) fn outcome(asked: Result<Changed, ExchangeError>) -> WriteOutcome {
+    match asked {
+        Ok(changed) => WriteOutcome::Acked(changed.epoch.0),
+        Err(error) => {
+            let why = told(&error);
+            let refused = ["400", "404", "405", "409", "413", "422", "503"];
+            if refused.iter().any(|status| why.starts_with(status)) {
+                WriteOutcome::Refused(why)
+            } else {
+                WriteOutcome::Unknown(why)
+            }
+        }
+    }
+}
+
 /// What the node said, or what broke.
-fn told(error: &ExchangeError) -> String {
+pub(super) fn told(error: &ExchangeError) -> String {
     match error {
         ExchangeError::Broken { doing: "refused", source } => source.to_string(),
         ExchangeError::Broken { doing, source } => format!("{doing}: {source}"),

@@ -139,6 +139,15 @@ impl Replay {
             for write in &outcome.evidence.history.writes {
                 writeln!(out, "{write:?}")?;
             }
+            for set in &outcome.evidence.history.sets {
+                writeln!(out, "{set:?}")?;
+            }
+            for operated in &outcome.evidence.history.operated {
+                writeln!(out, "{operated:?}")?;
+            }
+            for look in &outcome.evidence.history.looks {
+                writeln!(out, "{look:?}")?;
+            }
         }
         writeln!(out, "marks {:?}", outcome.marks)?;
         writeln!(out, "trace {:016x} of {} packets, played twice", outcome.hash, outcome.packets)?;

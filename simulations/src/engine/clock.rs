@@ -44,45 +44,91 @@ impl Clock for WorldClock {
     }
 }
 
-/// One machine's clocks, which outlive its processes.
+/// One machine's clocks, which outlive its processes. Timers run on the world's.
 #[derive(Debug)]
 pub(super) struct MachineClock {
     world: WorldClock,
-    /// Milliseconds by which its wall clock is ahead.
-    ahead_ms: Lock<i64>,
+    skew: Lock<Skew>,
+}
+
+/// How a machine's clocks differ from the world's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Skew {
+    /// Milliseconds by which the wall clock was set ahead.
+    ahead_ms: i64,
+    /// Millionths by which both clocks are fast.
+    drift_ppm: i64,
+    /// Since when they have been, and what they had gained until then, in nanoseconds.
+    since: Mono,
+    gained_ns: i64,
+}
+
+impl Skew {
+    fn gained_ns(&self, now: Mono) -> i64 {
+        let elapsed = i64::try_from(now.since(self.since).as_nanos()).unwrap_or(i64::MAX);
+        let drifted = i128::from(elapsed) * i128::from(self.drift_ppm) / 1_000_000;
+        self.gained_ns.saturating_add(i64::try_from(drifted).unwrap_or(0))
+    }
 }
 
 impl MachineClock {
-    pub(super) const fn new(world: WorldClock) -> Self {
-        Self { world, ahead_ms: Lock::new(0) }
+    pub(super) fn new(world: WorldClock) -> Self {
+        Self { world, skew: Lock::default() }
     }
 
     pub(super) fn step(&self, by_ms: i64) {
-        let mut ahead = self.ahead_ms.lock();
-        *ahead = ahead.saturating_add(by_ms);
+        let mut skew = self.skew.lock();
+        skew.ahead_ms = skew.ahead_ms.saturating_add(by_ms);
+    }
+
+    /// Makes it faster by so many millionths than it is, but never stand still.
+    pub(super) fn speed(&self, by_ppm: i64) {
+        let now = self.world();
+        let mut skew = self.skew.lock();
+        skew.gained_ns = skew.gained_ns(now);
+        skew.since = now;
+        skew.drift_ppm = skew.drift_ppm.saturating_add(by_ppm).clamp(-500_000, 500_000);
+    }
+
+    /// Time since the run started, as this machine counts it.
+    fn elapsed(&self) -> Mono {
+        let now = self.world();
+        Mono::from_nanos(now.as_nanos().saturating_add_signed(self.skew.lock().gained_ns(now)))
     }
 
     pub(super) fn world(&self) -> Mono {
         self.world.now()
     }
 
+    /// Waits until the world's clock shows `at`.
+    pub(super) fn sleep_until(&self, at: Mono) -> tokio::time::Sleep {
+        self.world.sleep_until(at)
+    }
+
     pub(super) fn wall(&self) -> WallMs {
-        let elapsed = self.world().since(Mono::ZERO);
+        let elapsed = self.elapsed().since(Mono::ZERO);
         let steady = WallMs::from_millis(WALL_START_MS).plus(elapsed).as_millis();
-        WallMs::from_millis(steady.saturating_add_signed(*self.ahead_ms.lock()))
+        WallMs::from_millis(steady.saturating_add_signed(self.skew.lock().ahead_ms))
     }
 }
 
 /// The clock of one process: its monotonic time starts with it.
 #[derive(Debug)]
 pub(super) struct ProcessClock {
-    pub(super) machine: std::sync::Arc<MachineClock>,
-    pub(super) boot: Mono,
+    machine: std::sync::Arc<MachineClock>,
+    boot: Mono,
+}
+
+impl ProcessClock {
+    /// The clock of a process that starts now.
+    pub(super) fn start(machine: &std::sync::Arc<MachineClock>) -> Self {
+        Self { machine: std::sync::Arc::clone(machine), boot: machine.elapsed() }
+    }
 }
 
 impl Clock for ProcessClock {
     fn mono(&self) -> Mono {
-        Mono::ZERO + self.machine.world().since(self.boot)
+        Mono::ZERO + self.machine.elapsed().since(self.boot)
     }
 
     fn wall(&self) -> WallMs {

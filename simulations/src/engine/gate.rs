@@ -56,6 +56,10 @@ impl Future for Gated {
         match this.machine.admit(this.generation, cx.waker()) {
             Admission::Run => {}
             Admission::Wait => return Poll::Pending,
+            Admission::WaitUntil(free) => {
+                this.machine.wake_when_free(free);
+                return Poll::Pending;
+            }
             Admission::Gone => return Poll::Ready(()),
         }
         let Some(work) = &mut this.work else { return Poll::Ready(()) };

@@ -8,8 +8,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
-use base::WallMs;
+use base::{Mono, WallMs};
 use seam::{Boxed, ByteStream, Gone, Host, Listener, Lock, Net, Parts, Tasks};
 use simulation_hooks::Random;
 use tokio::task::AbortHandle;
@@ -50,15 +51,35 @@ struct State {
     host: Option<Host>,
     /// Tasks that wait for the process to run on, when it is paused.
     paused: Option<Vec<Waker>>,
+    slow: Option<Slow>,
+    /// Tasks that wait until the processor of a slow machine is free.
+    waiting: Vec<Waker>,
     tasks: BTreeMap<u64, AbortHandle>,
     next_task: u64,
     stream: Random,
 }
 
+/// A processor that takes longer for everything.
+#[derive(Clone, Copy, Debug)]
+struct Slow {
+    /// What one turn of a task takes.
+    turn: Duration,
+    /// When it is done with the turns so far.
+    busy_until: Mono,
+}
+
+/// What a turn of a task takes, for machines that are slow; on others it takes no time. A machine that is a hundred times
+/// slower has a thousand turns a second.
+const TURN: Duration = Duration::from_micros(10);
+/// Timers count whole milliseconds.
+const GRAIN: Duration = Duration::from_millis(1);
+
 /// Whether a task may run.
 pub(super) enum Admission {
     Run,
     Wait,
+    /// The same; its machine is to wake it then.
+    WaitUntil(Mono),
     Gone,
 }
 
@@ -69,6 +90,8 @@ impl Machine {
             generation: 0,
             host: None,
             paused: None,
+            slow: None,
+            waiting: Vec::new(),
             tasks: BTreeMap::new(),
             next_task: 0,
             stream: Random::for_purpose(seed, &format!("entropy of {name}")),
@@ -167,6 +190,26 @@ impl Machine {
         self.0.clock.step(by_ms);
     }
 
+    /// Makes both its clocks faster by so many millionths, or slower, than they are.
+    pub fn speed_clock(&self, by_ppm: i64) {
+        self.0.clock.speed(by_ppm);
+    }
+
+    /// Lets it do its work so many times slower; 0: as fast as it can.
+    pub fn slow(&self, times: u64) {
+        let waiting = {
+            let mut state = self.0.state.lock();
+            state.slow = (times > 0).then(|| Slow {
+                turn: TURN.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)),
+                busy_until: Mono::ZERO,
+            });
+            std::mem::take(&mut state.waiting)
+        };
+        for task in waiting {
+            task.wake();
+        }
+    }
+
     /// What its wall clock shows.
     #[must_use]
     pub fn wall(&self) -> WallMs {
@@ -214,7 +257,7 @@ impl Machine {
         let core = &self.0;
         let purpose = format!("entropy of {}, process {generation}", core.name);
         Parts {
-            clock: Arc::new(ProcessClock { machine: Arc::clone(&core.clock), boot: core.clock.world() }),
+            clock: Arc::new(ProcessClock::start(&core.clock)),
             tasks: Arc::new(ProcessTasks { machine: Arc::clone(core), generation }),
             net: Arc::new(ProcessNet {
                 network: Arc::clone(&core.shared.network),
@@ -237,13 +280,37 @@ impl Core {
         if state.generation != generation {
             return Admission::Gone;
         }
-        match &mut state.paused {
-            None => Admission::Run,
-            Some(parked) => {
-                parked.push(waker.clone());
-                Admission::Wait
-            }
+        if let Some(parked) = &mut state.paused {
+            parked.push(waker.clone());
+            return Admission::Wait;
         }
+        let now = self.clock.world();
+        let Some(slow) = &mut state.slow else { return Admission::Run };
+        if slow.busy_until < now + GRAIN {
+            slow.busy_until = slow.busy_until.max(now) + slow.turn;
+            return Admission::Run;
+        }
+        let free = slow.busy_until;
+        state.waiting.push(waker.clone());
+        // The first to wait sees to it that all are woken.
+        if state.waiting.len() == 1 { Admission::WaitUntil(free) } else { Admission::Wait }
+    }
+
+    /// Wakes the tasks that wait for the processor, at `free`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the processor of a simulated machine stands outside of its tasks"
+    )]
+    pub(super) fn wake_when_free(self: &Arc<Self>, free: Mono) {
+        let core = Arc::clone(self);
+        let waking = async move {
+            core.clock.sleep_until(free).await;
+            let waiting = std::mem::take(&mut core.state.lock().waiting);
+            for task in waiting {
+                task.wake();
+            }
+        };
+        drop(gate::spawning(|| self.shared.runtime.spawn(waking)));
     }
 
     /// Whether the process of `generation` still runs (or, stopped, nothing was started since).

@@ -62,6 +62,8 @@ struct State {
     links: BTreeMap<Pair, Link>,
     standing: BTreeMap<usize, Standing>,
     leader: Option<String>,
+    /// Machines that are to be a part of the mesh later.
+    absent: BTreeSet<String>,
 }
 
 /// The machines that a directed link joins.
@@ -109,10 +111,31 @@ impl Field {
         &self.0.places
     }
 
-    /// The names of all machines of a kind.
+    /// The names of all machines of a kind, without those that are absent.
     #[must_use]
     pub fn names(&self, kind: Kind) -> Vec<String> {
-        self.0.places.iter().filter(|(_, place)| place.kind == kind).map(|(name, _)| name.clone()).collect()
+        let state = self.0.state.lock();
+        let names = self.0.places.iter().filter(|(_, place)| place.kind == kind).map(|(name, _)| name);
+        names.filter(|name| !state.absent.contains(*name)).cloned().collect()
+    }
+
+    /// Says that machines are to be a part of the mesh later, or, with none, not at all.
+    pub fn set_absent(&self, names: BTreeSet<String>) {
+        self.0.state.lock().absent = names;
+    }
+
+    /// Whether the machine is no part of the mesh yet.
+    #[must_use]
+    pub fn is_absent(&self, name: &str) -> bool {
+        self.0.state.lock().absent.contains(name)
+    }
+
+    /// Starts a machine that was absent.
+    pub fn appear(&self, name: &str) {
+        let was_absent = self.0.state.lock().absent.remove(name);
+        if was_absent && !self.is_down(name) {
+            self.start(name);
+        }
     }
 
     /// Sets what the link from one machine to another is like without a fault.
@@ -130,7 +153,8 @@ impl Field {
     /// Whether a fault keeps the machine from running.
     #[must_use]
     pub fn is_down(&self, name: &str) -> bool {
-        self.0.state.lock().standing.values().any(|standing| standing.keeps_down(name))
+        let state = self.0.state.lock();
+        state.absent.contains(name) || state.standing.values().any(|standing| standing.keeps_down(name))
     }
 
     /// Strikes, and says which machines it struck.
@@ -141,6 +165,9 @@ impl Field {
         // Callers of a region that goes dark stay: they land elsewhere.
         if matches!(fault, Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. }) {
             machines.retain(|name| self.0.places.get(name).is_some_and(|place| place.kind != Kind::Callers));
+        }
+        if matches!(fault, Fault::Drain { .. }) {
+            machines.retain(|name| self.is_node(name) && !self.is_down(name));
         }
         let others = match (&fault, targets.get(1)) {
             (Fault::CutRegion { .. }, _) => self.resolve(&Target::Everybody, dated.pick),
@@ -193,7 +220,8 @@ impl Field {
     /// Whether a fault that stands keeps the machine called `name` from being a part of the mesh.
     #[must_use]
     pub fn is_out(&self, name: &str) -> bool {
-        self.0.state.lock().standing.values().any(|standing| standing.takes_out(name))
+        let state = self.0.state.lock();
+        state.absent.contains(name) || state.standing.values().any(|standing| standing.takes_out(name))
     }
 
     /// Starts the process of a node or a model server, after killing the one that runs.
@@ -211,13 +239,21 @@ impl Field {
             Fault::PowerOff { torn, .. } | Fault::LoseRegion { torn, .. } => {
                 ground.power_off(name, *torn);
             }
+            Fault::Replace { .. } => ground.power_off(name, false),
+            Fault::Drain { .. } => ground.stop(name),
             Fault::Pause { .. } => ground.pause(name),
             Fault::ClockStep { by_ms, .. } => ground.step_clock(name, *by_ms),
+            Fault::ClockSkew { by_ms, drift_ppm, .. } => {
+                ground.step_clock(name, *by_ms);
+                ground.speed_clock(name, *drift_ppm);
+            }
             Fault::Crash { .. }
             | Fault::Partition { .. }
             | Fault::Degrade { .. }
             | Fault::CutRegion { .. }
             | Fault::Disk { .. }
+            | Fault::Slow { .. }
+            | Fault::Transfer { .. }
             | Fault::Flap { .. } => {}
         }
     }
@@ -225,7 +261,7 @@ impl Field {
     fn heal_machine(&self, name: &str, standing: &Standing) {
         let ground = self.ground();
         match &standing.fault {
-            Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. }
+            Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. } | Fault::Drain { .. }
                 if !self.is_down(name) =>
             {
                 self.start(name);
@@ -240,6 +276,10 @@ impl Field {
                 }
             }
             Fault::ClockStep { by_ms, .. } => ground.step_clock(name, by_ms.saturating_neg()),
+            Fault::ClockSkew { by_ms, drift_ppm, .. } => {
+                ground.step_clock(name, by_ms.saturating_neg());
+                ground.speed_clock(name, drift_ppm.saturating_neg());
+            }
             // A node whose disk failed may have ended, as it should; what supervises it starts it again.
             Fault::Disk { .. } if !ground.is_running(name) && !self.is_down(name) => self.start(name),
             Fault::Crash { .. }
@@ -249,6 +289,10 @@ impl Field {
             | Fault::Degrade { .. }
             | Fault::CutRegion { .. }
             | Fault::Disk { .. }
+            | Fault::Slow { .. }
+            | Fault::Drain { .. }
+            | Fault::Transfer { .. }
+            | Fault::Replace { .. }
             | Fault::Flap { .. } => {}
         }
     }
@@ -259,7 +303,28 @@ impl Field {
         }
         for name in machines {
             self.remake_disk(name);
+            self.remake_speed(name);
         }
+    }
+
+    fn is_node(&self, name: &str) -> bool {
+        matches!(self.0.places.get(name), Some(Place { kind: Kind::Central | Kind::Edge, .. }))
+    }
+
+    /// A machine is as slow as the worst that stands makes it.
+    fn remake_speed(&self, name: &str) {
+        let times = self
+            .0
+            .state
+            .lock()
+            .standing
+            .values()
+            .filter_map(|standing| match standing.fault {
+                Fault::Slow { times, .. } if standing.machines.iter().any(|slow| slow == name) => Some(times),
+                _ => None,
+            })
+            .max();
+        self.ground().slow(name, times.unwrap_or(0));
     }
 
     fn remake_link(&self, pair: &Pair) {
@@ -275,9 +340,9 @@ impl Field {
     }
 
     fn remake_disk(&self, name: &str) {
-        let Some(Place { kind: Kind::Central | Kind::Edge, .. }) = self.0.places.get(name) else {
+        if !self.is_node(name) {
             return;
-        };
+        }
         let mut faults = self.0.disk.clone();
         for standing in self.0.state.lock().standing.values() {
             let Fault::Disk { how, .. } = &standing.fault else { continue };
@@ -322,6 +387,11 @@ impl Field {
             Target::AllEdges => self.names(Kind::Edge),
             Target::AllModels => self.names(Kind::Model),
             Target::Region(name) => region(name),
+            Target::Edges(name) => {
+                let mut edges = self.names(Kind::Edge);
+                edges.retain(|edge| self.0.places.get(edge).is_some_and(|place| place.region == *name));
+                edges
+            }
             Target::LeaderRegion => {
                 self.0.places.get(&leader()).map_or_else(Vec::new, |place| region(&place.region))
             }
@@ -353,14 +423,26 @@ impl Standing {
             | Fault::LoseRegion { .. }
             | Fault::Degrade { .. }
             | Fault::ClockStep { .. }
+            | Fault::Slow { .. }
+            | Fault::ClockSkew { .. }
+            | Fault::Drain { .. }
+            | Fault::Transfer { .. }
+            | Fault::Replace { .. }
             | Fault::Disk { .. } => false,
         };
         (cuts_off && self.machines.iter().any(|machine| machine == name)) || self.keeps_down(name)
     }
 
     fn keeps_down(&self, name: &str) -> bool {
-        matches!(self.fault, Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. })
-            && self.machines.iter().any(|machine| machine == name)
+        let takes_down = matches!(
+            self.fault,
+            Fault::Crash { .. }
+                | Fault::PowerOff { .. }
+                | Fault::LoseRegion { .. }
+                | Fault::Drain { .. }
+                | Fault::Replace { .. }
+        );
+        takes_down && self.machines.iter().any(|machine| machine == name)
     }
 
     fn links(&self) -> BTreeSet<Pair> {
@@ -393,6 +475,11 @@ impl Standing {
             | Fault::Pause { .. }
             | Fault::LoseRegion { .. }
             | Fault::ClockStep { .. }
+            | Fault::Slow { .. }
+            | Fault::ClockSkew { .. }
+            | Fault::Drain { .. }
+            | Fault::Transfer { .. }
+            | Fault::Replace { .. }
             | Fault::Disk { .. } => {}
         }
     }

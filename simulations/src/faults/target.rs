@@ -31,6 +31,8 @@ pub enum Target {
     AllEdges,
     /// `all:model`
     AllModels,
+    /// `edges:eu`: all edges of the region.
+    Edges(String),
     /// `region:eu`: every machine of the region, its callers included.
     Region(String),
     /// `leader-region`: every machine of the leader's region.
@@ -77,10 +79,21 @@ impl Target {
                     words.join(", ")
                 ))
             }
-            Self::Region(region) if !scenario.regions().contains(region) => {
+            Self::Region(region) | Self::Edges(region) if !scenario.regions().contains(region) => {
                 Err(format!("no region is called {region:?}; there are {}", scenario.regions().join(", ")))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl Target {
+    /// Whether it is one central node.
+    pub(crate) fn is_central(&self, scenario: &Scenario) -> bool {
+        match self {
+            Self::Leader | Self::Follower | Self::AnyCentral => true,
+            Self::Machine(name) => scenario.topology.centrals().iter().any(|spot| spot.name == *name),
+            _ => false,
         }
     }
 }
@@ -94,6 +107,7 @@ impl FromStr for Target {
         }
         match text.split_once(':') {
             Some(("region", region)) => Ok(Self::Region(region.to_owned())),
+            Some(("edges", region)) => Ok(Self::Edges(region.to_owned())),
             Some(_) => {
                 Err(format!("{text:?} is no target; write a machine's name, leader, any:edge, region:eu"))
             }
@@ -107,6 +121,7 @@ impl fmt::Display for Target {
         match self {
             Self::Machine(name) => f.write_str(name),
             Self::Region(region) => write!(f, "region:{region}"),
+            Self::Edges(region) => write!(f, "edges:{region}"),
             other => {
                 let word = WORDS.iter().find(|(_, target)| target == other).map(|(word, _)| *word);
                 f.write_str(word.unwrap_or_default())
@@ -135,7 +150,7 @@ mod tests {
 
     #[test]
     fn every_word_reads_back_as_it_was_written() {
-        for text in WORDS.iter().map(|(word, _)| *word).chain(["edge-eu-2", "region:us"]) {
+        for text in WORDS.iter().map(|(word, _)| *word).chain(["edge-eu-2", "region:us", "edges:us"]) {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
         assert!("all:cats".parse::<Target>().is_err());

@@ -71,6 +71,10 @@ impl Ground for Simulated {
         self.with(name, Machine::crash);
     }
 
+    fn stop(&self, name: &str) {
+        self.mesh.stop(name);
+    }
+
     fn power_off(&self, name: &str, torn: bool) {
         let loss = if torn { PowerLoss::Torn } else { PowerLoss::Unsynced };
         self.with(name, |machine| machine.power_off(loss));
@@ -86,6 +90,14 @@ impl Ground for Simulated {
 
     fn step_clock(&self, name: &str, by_ms: i64) {
         self.with(name, |machine| machine.step_clock(by_ms));
+    }
+
+    fn speed_clock(&self, name: &str, by_ppm: i64) {
+        self.with(name, |machine| machine.speed_clock(by_ppm));
+    }
+
+    fn slow(&self, name: &str, times: u64) {
+        self.with(name, |machine| machine.slow(times));
     }
 
     fn set_link(&self, from: &str, to: &str, link: Link) {

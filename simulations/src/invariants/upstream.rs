@@ -2,8 +2,8 @@
 //! (design.md §5 "before its first byte"; simulation.md §6.4 Q1).
 //!
 //! An edge that gives an attempt up asks elsewhere, and a node to which no word of that could come may still serve the
-//! attempt that it has: one behind a link that was cut, or that stood still for less time than its peers wait. It learns
-//! of it with the first packet that comes through, or when it has heard nothing for as long as a link lives.
+//! attempt that it has: one behind a link that was cut, whose work queues up, or that stood still for less time than its
+//! peers wait. It learns of it with the first packet that comes through, or when it has heard nothing for as long as a link lives.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
 fn could_not_know(evidence: &Evidence, call: &Call, served: &Served) -> bool {
     let Some(by) = served.by.as_ref().filter(|by| **by != call.edge) else { return false };
     let hinders = |struck: &Struck| match struck.what {
-        "partition" | "cut_region" | "flap" | "degrade" => true,
+        "partition" | "cut_region" | "flap" | "degrade" | "slow" => true,
         "pause" => struck.healed.is_some_and(|healed| healed.since(struck.at) < NOTICED),
         _else => false,
     };

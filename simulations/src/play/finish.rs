@@ -86,9 +86,9 @@ impl Stage {
         self.field.ground().sleep(QUIET).await;
         let serials = self.last_read().await;
         let (tasks, streams) = self.counts();
-        let tasks = tasks.into_iter().map(|(name, after)| {
-            let before = before.0.get(&name).copied().unwrap_or(0);
-            (name, (before, after))
+        let tasks = tasks.into_iter().filter_map(|(name, after)| {
+            let before = before.0.get(&name).copied()?;
+            Some((name, (before, after)))
         });
         let tasks = tasks.collect();
         Evidence {
@@ -128,7 +128,7 @@ impl Stage {
                 fresh.push((format!("a call with a revoked key at {edge}"), wrong));
             }
         }
-        for node in self.operations.nodes.iter().filter(|name| !self.field.is_out(name)) {
+        for node in &self.centrals() {
             let (serial, acked) = self.operations.write(node).await;
             let wrong = if acked {
                 let read = self.operations.read(node).await;
@@ -164,7 +164,7 @@ impl Stage {
 
     async fn ledger(&self) -> Option<Ledger> {
         let operator = &self.operations.operator;
-        for node in self.operations.nodes.iter().filter(|name| !self.field.is_out(name)) {
+        for node in &self.centrals() {
             if let Ok(Ok(ledger)) = operator.host().timeout(PATIENCE, operator.ledger(node)).await {
                 return Some(ledger);
             }
@@ -172,8 +172,15 @@ impl Stage {
         None
     }
 
+    /// Central nodes that can be asked.
+    fn centrals(&self) -> Vec<String> {
+        let mut names = self.operations.centrals.names();
+        names.retain(|name| !self.field.is_out(name));
+        names
+    }
+
     async fn last_read(&self) -> Option<BTreeSet<u64>> {
-        for node in self.operations.nodes.iter().filter(|name| !self.field.is_out(name)) {
+        for node in &self.centrals() {
             if let Some(read) = self.operations.read(node).await {
                 return Some(read.serials);
             }
@@ -191,12 +198,18 @@ impl Stage {
             call_price: scenario.topology.call_price,
             input_price: INPUT_PRICE,
             output_price: OUTPUT_PRICE,
-            machines: self.field.places().iter().map(|(name, place)| (name.clone(), place.kind)).collect(),
+            machines: self.machines(),
             broken: broken.flat_map(|struck| struck.machines.clone()).collect(),
             converge_within: scenario.expect.converge_within.most,
             edges: self.edge_regions(),
             expect: scenario.expect.clone(),
         }
+    }
+
+    /// What each machine is that was a part of the mesh.
+    fn machines(&self) -> BTreeMap<String, Kind> {
+        let places = self.field.places().iter().filter(|(name, _)| !self.field.is_absent(name));
+        places.map(|(name, place)| (name.clone(), place.kind)).collect()
     }
 
     fn edge_regions(&self) -> BTreeMap<String, String> {

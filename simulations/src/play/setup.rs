@@ -9,15 +9,15 @@ use std::time::Duration;
 use seam::Host;
 
 use super::PlayError;
-use crate::actors::{Caller, CallerSetup, Dns, ModelServer, Operations};
-use crate::deployment::{Deployment, MODELS, PROVIDER_KEY, Plan};
+use crate::actors::{Caller, CallerSetup, Centrals, Dns, ModelServer, Operations, Rivals};
+use crate::deployment::{Deployment, MODELS, PROVIDER_KEY, Plan, Spot};
 use crate::engine::{DiskFaults, Link, World};
 use crate::faults::{Field, Kind, Place};
 use crate::ground::{Ground, Simulated};
 use crate::history::{Call, CallOutcome, Recorder};
 use crate::operator::Operator;
 use crate::scenario::{Chance, Counts, Load, Scenario, Topology};
-use crate::schedule::{CallerPlan, Schedule, Wire};
+use crate::schedule::{CallerPlan, Schedule, Wire, successor};
 
 /// The key of the tenant that a strict budget pays for.
 pub(super) const STRICT: &str = "sk-of-the-strict-tenant-0123456789abcdef0123456789abcdef";
@@ -41,6 +41,7 @@ pub(crate) struct Stage {
     pub(super) field: Field,
     pub(super) recorder: Recorder,
     pub(super) operations: Operations,
+    pub(super) rivals: Rivals,
     pub(super) dns: Dns,
     /// Callers' hosts by region.
     pub(super) hosts: BTreeMap<String, Host>,
@@ -88,20 +89,28 @@ impl Stage {
             sync_jitter: Duration::from_micros(most.saturating_sub(least)),
             ..DiskFaults::default()
         };
-        let field = Field::new(ground, places(topology), servers, disk);
+        let field = Field::new(ground, places(topology, schedule), servers, disk);
+        field.set_absent(spares(topology, schedule).into_iter().map(|spot| spot.name).collect());
         lay_links(&field, schedule);
         let operations = Operations {
             operator: operator.clone(),
-            nodes: topology.centrals().into_iter().map(|spot| spot.name).collect(),
+            centrals: Centrals::new(topology.centrals()),
             recorder: recorder.clone(),
         };
         let distances =
             schedule.links.iter().map(|wire| (wire.one.clone(), wire.other.clone(), wire.delay_us));
         let dns = Dns::new(topology.edge_spots(), distances.collect());
-        let stage = Self { field, recorder: recorder.clone(), operations, dns, hosts };
-        let first = stage.operations.nodes.first().cloned().unwrap_or_default();
+        let model = topology.models().first().cloned().unwrap_or_default();
+        let centrals = operations.centrals.clone();
+        let rivals = Rivals::new(operator.clone(), centrals, recorder.clone(), &model);
+        let stage = Self { field, recorder: recorder.clone(), operations, rivals, dns, hosts };
+        let first = stage.operations.centrals.names().first().cloned().unwrap_or_default();
         let text = catalog(topology, &**ground);
         operator.apply_when_led(&first, &text).await.map_err(PlayError::Apply)?;
+        if scenario.load.rivals > 0 {
+            let shared = operator.apply_when_led(&first, &stage.rivals.first()).await;
+            shared.map_err(PlayError::Apply)?;
+        }
         stage.first_answers(scenario).await?;
         Ok(stage)
     }
@@ -184,10 +193,17 @@ fn lost() -> Call {
 pub(crate) fn plan(topology: &Topology, schedule: &Schedule) -> Plan {
     Plan {
         centrals: topology.centrals(),
+        spares: spares(topology, schedule),
         edges: topology.edge_spots(),
         round_trip: Duration::from_millis(schedule.round_trip),
         records: Some(RECORDS),
     }
+}
+
+/// Machines that stand ready to take the places of central nodes.
+fn spares(topology: &Topology, schedule: &Schedule) -> Vec<Spot> {
+    let spare = |spot: Spot| Spot { name: successor(&spot.name), region: spot.region };
+    topology.centrals().into_iter().filter(|_| schedule.replaces()).map(spare).collect()
 }
 
 /// The machines of all who are no nodes and no operators.
@@ -202,10 +218,11 @@ fn callers_of(region: &str) -> String {
 }
 
 /// All machines, by name.
-fn places(topology: &Topology) -> BTreeMap<String, Place> {
+fn places(topology: &Topology, schedule: &Schedule) -> BTreeMap<String, Place> {
     let place = |region: &str, kind| Place { region: region.to_owned(), kind };
     let mut places = BTreeMap::new();
-    for (spots, kind) in [(topology.centrals(), Kind::Central), (topology.edge_spots(), Kind::Edge)] {
+    let centrals = topology.centrals().into_iter().chain(spares(topology, schedule)).collect();
+    for (spots, kind) in [(centrals, Kind::Central), (topology.edge_spots(), Kind::Edge)] {
         places.extend(spots.into_iter().map(|spot| (spot.name, place(&spot.region, kind))));
     }
     let servers = topology.server.iter();

@@ -1,6 +1,6 @@
 //! The real ground: a namespace for every machine, processes in them, and the link emulator between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,8 @@ struct State {
     actors: BTreeMap<String, actor::Process>,
     disks: BTreeMap<String, SmallDisk>,
     ended: Vec<String>,
+    /// Nodes that were asked to end.
+    leaving: BTreeSet<String>,
 }
 
 impl Real {
@@ -141,7 +143,9 @@ impl State {
         });
         for (name, how) in ended.collect::<Vec<_>>() {
             self.processes.remove(&name);
-            self.ended.push(how);
+            if !self.leaving.remove(&name) {
+                self.ended.push(how);
+            }
         }
     }
 }
@@ -201,9 +205,19 @@ impl Ground for Real {
         let (process, actor) = {
             let mut state = self.state.lock();
             state.look();
+            state.leaving.remove(name);
             (state.processes.remove(name), state.actors.remove(name))
         };
         drop((process, actor));
+    }
+
+    fn stop(&self, name: &str) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if let Some(process) = state.processes.get(name) {
+            process.terminate();
+            state.leaving.insert(name.to_owned());
+        }
     }
 
     fn power_off(&self, name: &str, _torn: bool) {
@@ -233,6 +247,12 @@ impl Ground for Real {
 
     /// Skipped: the schedule of a real run has no such fault.
     fn step_clock(&self, _name: &str, _by_ms: i64) {}
+
+    /// Skipped, as steps are.
+    fn speed_clock(&self, _name: &str, _by_ppm: i64) {}
+
+    /// Skipped: processes share the machine's processors.
+    fn slow(&self, _name: &str, _times: u64) {}
 
     fn set_link(&self, from: &str, to: &str, link: Link) {
         if let (Some(from), Some(to)) = (self.places.get(from), self.places.get(to)) {

@@ -36,11 +36,15 @@ pub struct FaultSpec {
     /// Whether what was not synced is partly lost, rather than all of it.
     #[serde(default)]
     torn: bool,
-    /// Clock steps, in milliseconds.
+    /// How far a clock steps.
     by: Option<Times>,
-    /// Whether the clock steps backwards.
+    /// By how much clocks are fast, in millionths.
+    drift: Option<Counts>,
+    /// Whether the clock steps backwards, and is slow rather than fast.
     #[serde(default)]
     backwards: bool,
+    /// How many times slower a machine is.
+    times: Option<Counts>,
     /// What a disk does.
     disk: Option<DiskFault>,
     /// Degraded links: added delay.
@@ -75,6 +79,11 @@ enum Kind {
     ClockStep,
     Disk,
     Flap,
+    Slow,
+    ClockSkew,
+    Drain,
+    Transfer,
+    Replace,
 }
 
 /// Faults drawn beside those of the file.
@@ -121,6 +130,12 @@ pub enum Class {
     Clock,
     /// A node's disk is slow, or an edge's full.
     Disk,
+    /// A node's machine is slow.
+    Slow,
+    /// A node's clocks run at another speed.
+    Skew,
+    /// An operator moves leadership, drains a node, or replaces a member whose disk is lost, once in a run at most.
+    Operations,
 }
 
 impl FaultSpec {
@@ -129,6 +144,13 @@ impl FaultSpec {
         let fault = self.fault(&mut Random::new(0))?;
         for target in fault.targets() {
             target.check(scenario)?;
+        }
+        if let Fault::Transfer { target } | Fault::Replace { target } = &fault
+            && !target.is_central(scenario)
+        {
+            return Err(format!(
+                "{target} is no single node of central; write leader, follower or any:central"
+            ));
         }
         Ok(())
     }
@@ -145,7 +167,8 @@ impl FaultSpec {
             (Some(lasts), false) => Until::At(millis((at + lasts.draw(random)).min(chaos))),
         };
         let pick = random.draw();
-        Ok(Dated { id, at: millis(at), until, pick, fault: self.fault(random)? })
+        let (at, fault) = (millis(at), self.fault(random)?);
+        Ok(Dated { id, at, until: fault.lasts(at, until), pick, fault })
     }
 
     fn fault(&self, random: &mut Random) -> Result<Fault, String> {
@@ -175,6 +198,24 @@ impl FaultSpec {
                 let period = self.period.unwrap_or(Times::ms(300, 1_500)).draw(random);
                 Fault::Flap { target: target()?, other, period_ms: millis(period).max(1) }
             }
+            Kind::Slow => {
+                let times =
+                    self.times.ok_or("needs `times`, how many times slower, such as times = \"10..50\"")?;
+                Fault::Slow { target: target()?, times: times.draw(random) }
+            }
+            Kind::ClockSkew => {
+                let drift = self.drift.ok_or("needs `drift`, in millionths, such as drift = \"50..500\"")?;
+                let signed = |number: u64| {
+                    let number = i64::try_from(number).unwrap_or(i64::MAX);
+                    if self.backwards { -number } else { number }
+                };
+                let by = self.by.map_or(0, |by| millis(by.draw(random)));
+                let (by_ms, drift_ppm) = (signed(by), signed(drift.draw(random)));
+                Fault::ClockSkew { target: target()?, by_ms, drift_ppm }
+            }
+            Kind::Drain => Fault::Drain { target: target()? },
+            Kind::Transfer => Fault::Transfer { target: target()? },
+            Kind::Replace => Fault::Replace { target: target()? },
         })
     }
 
@@ -217,8 +258,16 @@ impl Swarm {
             let class = usize::try_from(random.below(on.len() as u64)).ok().and_then(|pick| on.get(pick));
             let Some(class) = class else { continue };
             let until = at.saturating_add(millis(self.lasts.draw(random))).min(millis(chaos));
-            let fault = class.draw(random);
-            drawn.push(Dated { id, at, until: Until::At(until), pick: random.draw(), fault });
+            let mut fault = class.draw(random);
+            let is_replace = |dated: &Dated| matches!(dated.fault, Fault::Replace { .. });
+            // Central must not lose a majority of its disks.
+            if let Fault::Replace { target } = &fault
+                && drawn.iter().any(is_replace)
+            {
+                fault = Fault::Transfer { target: target.clone() };
+            }
+            let until = fault.lasts(at, Until::At(until));
+            drawn.push(Dated { id, at, until, pick: random.draw(), fault });
         }
         drawn
     }
@@ -268,6 +317,18 @@ impl Class {
             Self::Disk => match random.below(3) {
                 0 => Fault::Disk { target: Target::AnyEdge, how: DiskFault::Full },
                 _ => Fault::Disk { target: one_of(&nodes, random), how: DiskFault::Slow },
+            },
+            Self::Slow => Fault::Slow { target: one_of(&nodes, random), times: 10 + random.below(90) },
+            Self::Skew => {
+                let [far, drift] =
+                    [20_000, 20_000].map(|most| i64::try_from(random.below(most)).unwrap_or(0));
+                let (by_ms, drift_ppm) = (far - 10_000, drift - 10_000);
+                Fault::ClockSkew { target: one_of(&nodes, random), by_ms, drift_ppm }
+            }
+            Self::Operations => match random.below(4) {
+                0 => Fault::Transfer { target: Target::AnyCentral },
+                1 => Fault::Replace { target: Target::AnyCentral },
+                _ => Fault::Drain { target: one_of(&nodes, random) },
             },
         }
     }

@@ -36,6 +36,10 @@ pub struct Load {
     pub burst: Counts,
     /// Between two bursts.
     pub burst_every: Times,
+    /// Operators who change and read the same few objects at the same time.
+    pub rivals: u64,
+    /// Between what each of them does.
+    pub rival_every: Times,
 }
 
 /// The shares of callers who hang up, by when.
@@ -64,6 +68,8 @@ impl Default for Load {
             read_every: Some(Times::exactly(Duration::from_secs(1))),
             burst: Counts::exactly(0),
             burst_every: Times::ms(1_000, 5_000),
+            rivals: 0,
+            rival_every: Times::ms(50, 250),
         }
     }
 }
