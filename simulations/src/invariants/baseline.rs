@@ -1,6 +1,6 @@
 //! After load and faults, tasks and byte streams are back where they were, but for connections that stay open for reuse
-//! (simulation.md §6.4 P1, L5): some to peers, and to each model server as many as it once had requests at the same time,
-//! which edges keep for a while. A leak of one per call or per reconnect is far above the slack.
+//! (simulation.md §6.4 P1, L5): some to peers, and from each node to each model server as many as it once had requests
+//! there at the same time, which it keeps for a while. A leak of one per call or per reconnect is far above the slack.
 
 use std::collections::BTreeMap;
 
@@ -29,11 +29,11 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// The most requests that each model server had at the same time, of all servers together.
+/// The most requests that each node had at each model server at the same time, of all together.
 fn at_once(evidence: &Evidence) -> usize {
-    let mut changes: BTreeMap<&str, Vec<(Mono, bool)>> = BTreeMap::new();
+    let mut changes: BTreeMap<_, Vec<(Mono, bool)>> = BTreeMap::new();
     for served in &evidence.history.served {
-        let of = changes.entry(&served.server).or_default();
+        let of = changes.entry((&served.server, &served.by)).or_default();
         of.push((served.asked, true));
         of.extend(served.ended.map(|ended| (ended, false)));
     }
