@@ -113,6 +113,8 @@ struct Shared {
     applied: channel::Receiver<Revision>,
     storage: channel::Receiver<StorageState>,
     part: channel::Sender<Part>,
+    /// Why this member stopped, once it did.
+    end: channel::Sender<Option<String>>,
     proposals: mpsc::Sender<Waiting>,
 }
 
@@ -179,6 +181,7 @@ impl Consensus {
                 applied: read_applied,
                 storage,
                 part,
+                end: channel::Sender::new(None),
                 proposals,
             }),
         };

@@ -17,7 +17,8 @@ use super::{Consensus, StorageState, Verdict};
 const LOOK: Duration = Duration::from_secs(5);
 
 pub(super) fn start(member: &Consensus) {
-    let (names, links) = (member.clone(), member.clone());
+    let (names, links, end) = (member.clone(), member.clone(), member.clone());
+    drop(member.host().spawn("raft-end", async move { end.await_end().await }));
     drop(member.host().spawn("raft-members", async move { names.keep_names().await }));
     drop(member.host().spawn("raft-links", async move { links.keep_looking().await }));
 }
@@ -25,6 +26,20 @@ pub(super) fn start(member: &Consensus) {
 impl Consensus {
     /// Waits until this member stops by itself, and says why: a failed disk, an entry of a newer build, a fault.
     pub async fn stopped(&self) -> String {
+        let mut end = self.shared.end.subscribe();
+        match end.wait_for(Option::is_some).await.map(|why| why.clone()) {
+            Ok(Some(why)) => why,
+            Ok(None) | Err(_) => "the consensus ended".to_owned(),
+        }
+    }
+
+    /// Tells the end to all who wait for it, who would else wake at every change of the metrics.
+    async fn await_end(&self) {
+        let why = self.end_seen().await;
+        self.shared.end.send_replace(Some(why));
+    }
+
+    async fn end_seen(&self) -> String {
         let (mut metrics, mut storage) = (self.raft().metrics(), self.storage());
         let mut part = self.shared.part.subscribe();
         loop {

@@ -1,9 +1,10 @@
 //! A file's contents, live and durable, page by page. Pages never written read as zeros and take no space.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use simulation_hooks::Random;
 
 use super::PowerLoss;
@@ -66,15 +67,24 @@ impl Contents {
 
     pub(super) fn read(&self, offset: u64, len: usize) -> Bytes {
         let end = offset.saturating_add(len as u64).min(self.live.len);
-        let mut read = BytesMut::new();
-        for page in pages_of(offset, usize::try_from(end.saturating_sub(offset)).unwrap_or(0)) {
-            let (from, to) = within(page, offset, end);
-            match self.live.pages.get(&page) {
-                Some(bytes) => read.extend_from_slice(bytes.get(from..to).unwrap_or_default()),
-                None => read.resize(read.len() + (to - from), 0),
+        let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
+        // Claimed space is mostly zeros, which an allocation of zeros has without being touched.
+        let mut read = vec![0; len];
+        let pages = pages_of(offset, len);
+        for (page, bytes) in self.live.pages.range(pages) {
+            if Arc::ptr_eq(bytes, &ZEROS) {
+                continue;
+            }
+            let (from, to) = within(*page, offset, end);
+            let at = page.saturating_mul(PAGE as u64).saturating_add(from as u64).saturating_sub(offset);
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
+            if let (Some(target), Some(source)) =
+                (read.get_mut(at..at.saturating_add(to - from)), bytes.get(from..to))
+            {
+                target.copy_from_slice(source);
             }
         }
-        read.freeze()
+        read.into()
     }
 
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
@@ -197,7 +207,7 @@ fn tear(live: Option<&Page>, durable: Option<&Page>, random: &mut Random) -> Opt
 }
 
 /// The pages that `len` bytes at `offset` touch.
-fn pages_of(offset: u64, len: usize) -> impl Iterator<Item = u64> + use<> {
+fn pages_of(offset: u64, len: usize) -> Range<u64> {
     let page = PAGE as u64;
     let end = offset.saturating_add(len as u64);
     offset / page..if len == 0 { offset / page } else { end.div_ceil(page) }
