@@ -134,6 +134,12 @@ impl Report {
         }
     }
 
+    /// Runs of all scenarios.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.scenarios.values().map(|scenario| scenario.runs).sum()
+    }
+
     /// Marks that no run hit.
     #[must_use]
     pub fn never_seen(&self) -> Vec<Mark> {

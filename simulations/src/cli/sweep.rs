@@ -40,6 +40,9 @@ pub(super) struct Sweep {
     /// Seeds 0, 1, … that every scenario plays before fresh ones.
     #[arg(long, default_value_t = 0)]
     fixed: u64,
+    /// Goes on after the last seed of the report in `--out`, of the same commit, and adds to it.
+    #[arg(long, conflicts_with = "from")]
+    resume: bool,
     /// How many runs at once.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -71,9 +74,11 @@ impl Sweep {
         let host = Host::real();
         let began: Mono = host.now();
         let most = Duration::from_secs(self.minutes.saturating_mul(60));
-        let from = self.from.unwrap_or_else(|| host.random_u64() >> 24);
-        let words = Words::new(&self.out)?;
-        words.say(&format!("{} scenarios, seeds {}from {from}", scenarios.len(), fixed_words(self.fixed)))?;
+        let words = if self.resume { Words::resumed(&self.out)? } else { Words::new(&self.out)? };
+        let resumed = words.next_seed();
+        let fixed = if resumed.is_some() { 0 } else { self.fixed };
+        let from = resumed.or(self.from).unwrap_or_else(|| host.random_u64() >> 24);
+        words.say(&format!("{} scenarios, seeds {}from {from}", scenarios.len(), fixed_words(fixed)))?;
         let mut next = 0usize;
         Workers::new(self.threads).work(&words, move || {
             if host.now().since(began) >= most {
@@ -81,7 +86,7 @@ impl Sweep {
             }
             let (file, scenario) = scenarios.get(next % scenarios.len().max(1))?;
             let round = (next / scenarios.len().max(1)) as u64;
-            let seed = round.checked_sub(self.fixed).map_or(round, |fresh| from.wrapping_add(fresh));
+            let seed = round.checked_sub(fixed).map_or(round, |fresh| from.wrapping_add(fresh));
             next += 1;
             Some(Job { file: file.clone(), scenario: Arc::clone(scenario), seed })
         })?;

@@ -1,7 +1,7 @@
 //! What is said of runs: a line for each that failed with the command that plays it again, and the sum of all.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use seam::Lock;
 
@@ -15,6 +15,9 @@ use crate::report::{Report, Scenario, ratio};
 /// Longest text of one violation on the screen, in characters.
 const SHOWN: usize = 600;
 
+/// After so many runs the report is written, lest a sweep that is killed be lost.
+const SAVED_EVERY: u64 = 500;
+
 /// Speaks, and sums up.
 #[derive(Debug)]
 pub(super) struct Words {
@@ -25,13 +28,37 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn new(out: &Out) -> Result<Self, CliError> {
-        let read = |path: &PathBuf| {
-            let name = path.display().to_string();
-            let text = files::read(path).map_err(|source| CliError::File { path: name.clone(), source })?;
-            serde_json::from_str(&text).map_err(|source| CliError::Report { path: name, source })
-        };
-        let old = out.compare.as_ref().map(read).transpose()?;
+        let old = out.compare.as_deref().map(report).transpose()?;
         Ok(Self { out: out.clone(), old, report: Lock::default() })
+    }
+
+    /// Goes on with the report that is in the output directory, when there is one.
+    pub(super) fn resumed(out: &Out) -> Result<Self, CliError> {
+        let words = Self::new(out)?;
+        let path = out.out.join("report.json");
+        let earlier = match report(&path) {
+            Err(CliError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(words);
+            }
+            read => read?,
+        };
+        let commit = files::commit().unwrap_or_default();
+        if earlier.commit != commit {
+            return Err(CliError::Asked(format!(
+                "{} is of commit {}, this is {commit}: seeds of two commits are not summed; leave --resume away to \
+                 begin again, or give another --out",
+                path.display(),
+                earlier.commit,
+            )));
+        }
+        *words.report.lock() = earlier;
+        Ok(words)
+    }
+
+    /// The seed after the last one played.
+    pub(super) fn next_seed(&self) -> Option<u64> {
+        let report = self.report.lock();
+        report.scenarios.values().map(|sum| sum.seeds.1.wrapping_add(1)).max()
     }
 
     pub(super) fn say(&self, text: &str) -> Result<(), CliError> {
@@ -40,7 +67,12 @@ impl Words {
 
     /// Counts a run; says what it violated and leaves its schedule.
     pub(super) fn told(&self, job: &Job, outcome: &Outcome) -> Result<(), CliError> {
-        self.report.lock().count(&job.scenario, outcome, self.out.draw);
+        let mut report = self.report.lock();
+        report.count(&job.scenario, outcome, self.out.draw);
+        if report.runs().is_multiple_of(SAVED_EVERY) {
+            self.save(&mut report)?;
+        }
+        drop(report);
         if outcome.violations.is_empty() {
             return Ok(());
         }
@@ -96,12 +128,17 @@ impl Words {
                 self.say(&format!("{what}: {}", names.join(", ")))?;
             }
         }
+        self.save(&mut report)?;
+        let failed: u64 = report.scenarios.values().map(|sum| sum.failed).sum();
+        self.say(&format!("{} seeds of commit {}, {failed} failed", report.runs(), report.commit))?;
+        self.say(&format!("report {}", self.out.out.join("report.html").display()))?;
+        Ok(is_well)
+    }
+
+    fn save(&self, report: &mut Report) -> Result<(), CliError> {
         report.sign();
         let path = self.out.out.join("report.html").display().to_string();
-        let written = report.write(&self.out.out, self.old.as_ref());
-        written.map_err(|source| CliError::File { path: path.clone(), source })?;
-        self.say(&format!("report {path}"))?;
-        Ok(is_well)
+        report.write(&self.out.out, self.old.as_ref()).map_err(|source| CliError::File { path, source })
     }
 
     fn times(&self, sum: &Scenario) -> Result<(), CliError> {
@@ -129,6 +166,12 @@ impl Words {
         }
         Ok(())
     }
+}
+
+fn report(path: &Path) -> Result<Report, CliError> {
+    let name = path.display().to_string();
+    let text = files::read(path).map_err(|source| CliError::File { path: name.clone(), source })?;
+    serde_json::from_str(&text).map_err(|source| CliError::Report { path: name, source })
 }
 
 /// Says a line.
