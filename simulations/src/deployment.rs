@@ -5,6 +5,7 @@ pub(crate) mod configs;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -318,7 +319,7 @@ async fn central(
         mesh: machine.at(MESH),
     });
     let listed: Vec<_> = listed.collect();
-    let kind = Kind::Central(configs::central("", *id, round_trip, &listed));
+    let kind = Kind::Central(configs::central("", Ipv4Addr::UNSPECIFIED, *id, round_trip, &listed));
     Ok(Node { machine: Machine::clone(machine), kind })
 }
 
@@ -330,7 +331,7 @@ async fn edge(
 ) -> Result<Node, DeployError> {
     enrol(authority, &machine, &format!("edge/{region}/{name}")).await?;
     let seeds: Vec<_> = centrals.iter().map(|(_, machine)| format!("{}:{MESH}", machine.name())).collect();
-    let kind = Kind::Edge(configs::edge("", machine.at(MESH), &seeds));
+    let kind = Kind::Edge(configs::edge("", Ipv4Addr::UNSPECIFIED, machine.at(MESH), &seeds));
     Ok(Node { machine, kind })
 }
 

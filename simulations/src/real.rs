@@ -6,16 +6,16 @@ mod figures;
 mod ground;
 mod links;
 mod log;
+mod machines;
 mod nodes;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use seam::Host;
-use simulation_chaos::{ChaosError, Lateness, Namespace};
+use simulation_chaos::{ChaosError, Lateness};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -24,7 +24,7 @@ use crate::deployment::ADMIN;
 use crate::evidence::Evidence;
 use crate::faults::{DiskFault, Fault};
 use crate::files;
-use crate::ground::Ground;
+use crate::ground::Ground as _;
 use crate::history::Recorder;
 use crate::http::ExchangeError;
 use crate::invariants::{Violation, judge};
@@ -34,14 +34,12 @@ use crate::play::{PlayError, Stage, actors, plan};
 use crate::scenario::Scenario;
 use crate::schedule::Schedule;
 
+use self::ground::Real;
 pub use figures::{Figures, Share};
-use ground::Real;
+pub use machines::Ground;
+use machines::{Machines, PREFIX};
 use nodes::Provisions;
 
-/// What namespaces are called, before the number of the process that made them.
-const PREFIX: &str = "portolan-real";
-/// Where hosts' addresses start.
-const FIRST_ADDRESS: u32 = Ipv4Addr::new(10, 99, 0, 1).to_bits();
 /// A disk that can be full.
 const SMALL_MIB: u64 = 48;
 /// Beside its phases, a run takes at most this: first answers, settling of the books, last looks.
@@ -54,6 +52,8 @@ pub struct How {
     pub portolan: PathBuf,
     /// Logs are left in its directory `real`.
     pub out: PathBuf,
+    /// What machines are made of.
+    pub ground: Ground,
 }
 
 /// What came of a run.
@@ -122,14 +122,17 @@ pub enum RealError {
     LinksEnded,
 }
 
-/// Gives this process mounts of its own, once and before there is a second thread, so that runs leave nothing behind.
-///
-/// # Errors
-/// [`RealError::Chaos`] without the rights.
-pub fn prepare() -> Result<(), RealError> {
-    simulation_chaos::isolate()?;
-    simulation_chaos::forget_dead(PREFIX);
-    Ok(())
+/// What machines can be made of here: namespaces when this process may have mounts of its own, which it then has, so that
+/// runs leave nothing behind; else the loopback device. Called once, before there is a second thread.
+#[must_use]
+pub fn prepare() -> Ground {
+    match simulation_chaos::isolate() {
+        Ok(()) => {
+            simulation_chaos::forget_dead(PREFIX);
+            Ground::Namespaces
+        }
+        Err(_without_rights) => Ground::Loopback,
+    }
 }
 
 /// Plays `schedule` with real processes, on the thread that called [`prepare`].
@@ -142,7 +145,7 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
         .map_err(|_none| RealError::NoBinary(how.portolan.display().to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(RealError::Runtime)?;
-    let (schedule, skipped) = possible(schedule);
+    let (schedule, skipped) = possible(schedule, how.ground);
     let logs = how.out.join("real").join(format!("{}-{}", schedule.scenario, schedule.seed));
     let file = |path: &Path| {
         let path = path.display().to_string();
@@ -155,7 +158,7 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
     let root = std::fs::canonicalize(&scratch.0).map_err(file(&scratch.0))?;
     let (evidence, lateness, led) = runtime.block_on(async {
         let host = Host::real();
-        let run = Run { host: &host, scenario, schedule: &schedule, logs: &logs };
+        let run = Run { host: &host, ground: how.ground, scenario, schedule: &schedule, logs: &logs };
         run.run(&root, &portolan).await
     })?;
     Ok(Outcome {
@@ -170,10 +173,17 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
 }
 
 /// A schedule without the faults that cannot be struck here, and which those are.
-fn possible(schedule: &Schedule) -> (Schedule, Vec<String>) {
+fn possible(schedule: &Schedule, ground: Ground) -> (Schedule, Vec<String>) {
     let mut possible = schedule.clone();
     let mut skipped =
         vec!["counts of nodes' tasks: no one outside can tell (open files are compared instead)".to_owned()];
+    if ground == Ground::Loopback {
+        skipped.push(
+            "not root: machines are addresses of the loopback device; what links lose of streams comes later, and calls \
+             from edges to model servers meet no link"
+                .to_owned(),
+        );
+    }
     possible.faults.retain(|dated| {
         let why = match &dated.fault {
             Fault::ClockStep { .. } | Fault::ClockSkew { .. } => "all real nodes share the machine's clock",
@@ -182,6 +192,9 @@ fn possible(schedule: &Schedule) -> (Schedule, Vec<String>) {
             }
             Fault::Slow { .. } => "all real nodes share the machine's processors",
             Fault::Replace { .. } => "no machine stands ready to take a member's place",
+            Fault::Disk { how: DiskFault::Full, .. } if ground == Ground::Loopback => {
+                "a disk that can be full needs root"
+            }
             Fault::PowerOff { .. } | Fault::LoseRegion { .. } => {
                 let kept = "power loss: links go and processes die, but the kernel keeps what was not synced";
                 if !skipped.iter().any(|said| said == kept) {
@@ -207,6 +220,7 @@ fn possible(schedule: &Schedule) -> (Schedule, Vec<String>) {
 
 struct Run<'a> {
     host: &'a Host,
+    ground: Ground,
     scenario: &'a Scenario,
     schedule: &'a Schedule,
     logs: &'a Path,
@@ -220,29 +234,25 @@ impl Run<'_> {
         let plan = plan(topology, self.schedule);
         let spots = plan.centrals.iter().chain(&plan.edges).map(|spot| spot.name.clone());
         let names = spots.chain(actors(topology)).chain(["operator".to_owned()]);
-        let addresses = (FIRST_ADDRESS..).map(Ipv4Addr::from_bits);
-        let directory: BTreeMap<String, Ipv4Addr> = names.zip(addresses).collect();
-        let prefix = format!("{PREFIX}-{}", std::process::id());
-        let namespace = |(name, address): (&String, &Ipv4Addr)| {
-            Namespace::new(&prefix, &simulation_chaos::Host { name: name.clone(), address: *address })
-        };
-        let namespaces = directory.iter().map(namespace).collect::<Result<Vec<_>, _>>()?;
+        let (machines, directory) = Machines::make(self.ground, names)?;
+        let seated = |(place, name): (usize, &String)| Some((name.clone(), machines.seat(place)?));
+        let seats: BTreeMap<_, _> = directory.keys().enumerate().filter_map(seated).collect();
         let directory = Arc::new(directory);
         let provisions = Provisions::new(self.host, root, self.logs)?;
         let nodes = provisions.nodes(&plan);
         let names: Vec<String> = nodes.keys().cloned().collect();
-        let real = Real::new((self.schedule.seed, portolan), self.host, &directory, namespaces, nodes)?;
+        let real = Real::new((self.schedule.seed, portolan), self.host, &directory, machines, nodes)?;
         let guard = Guard(Arc::new(real));
         let is_full = |fault: &Fault| matches!(fault, Fault::Disk { how: DiskFault::Full, .. });
         if self.schedule.faults.iter().any(|dated| is_full(&dated.fault)) {
             guard.0.small_disks(SMALL_MIB)?;
         }
-        provisions.lay_out(&plan, &directory)?;
+        provisions.lay_out(&plan, &directory, &seats)?;
         let credentials = provisions.enrol("operator", "operator/eu/operator")?;
         for name in &names {
             guard.0.start(name);
         }
-        let ground: Arc<dyn Ground> = Arc::<Real>::clone(&guard.0);
+        let ground: Arc<dyn crate::ground::Ground> = Arc::<Real>::clone(&guard.0);
         let phases = self.schedule.settle + self.schedule.chaos + self.schedule.serve;
         let most = Duration::from_millis(phases) + self.scenario.expect.converge_within.most + REST;
         let evidence = tokio::select! {
@@ -260,7 +270,11 @@ impl Run<'_> {
         Ok((evidence, lateness, led))
     }
 
-    async fn act(&self, ground: &Arc<dyn Ground>, credentials: &Path) -> Result<Evidence, RealError> {
+    async fn act(
+        &self,
+        ground: &Arc<dyn crate::ground::Ground>,
+        credentials: &Path,
+    ) -> Result<Evidence, RealError> {
         let recorder = Recorder::new(Arc::clone(&self.host.parts().clock));
         let host = ground.boot("operator").ok_or(ExchangeError::Gone)?;
         let operator = Operator::new(host, credentials, ADMIN).await?;
@@ -305,7 +319,7 @@ mod tests {
             [[fault]]\nat = \"2s\"\ndo = \"disk\"\ntarget = \"edge-eu\"\ndisk = \"lies\"\n\
             [[fault]]\nat = \"3s\"\ndo = \"disk\"\ntarget = \"edge-eu\"\ndisk = \"full\"\n";
         let scenario = Scenario::parse("x.toml", text).unwrap();
-        let (possible, skipped) = possible(&Schedule::draw(&scenario, 1));
+        let (possible, skipped) = possible(&Schedule::draw(&scenario, 1), Ground::Namespaces);
         assert_eq!(possible.faults.iter().map(|dated| dated.at).collect::<Vec<_>>(), [3_000]);
         assert!(skipped.iter().any(|said| said.starts_with("clock_step at 1000 ms")), "{skipped:?}");
         assert!(skipped.iter().any(|said| said.starts_with("disk at 2000 ms")), "{skipped:?}");

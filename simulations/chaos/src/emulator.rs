@@ -2,9 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
-use std::io;
-use std::net::Ipv4Addr;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -12,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
-use crate::{ChaosError, Lateness, Namespace, thread};
+use crate::loopback::Datagrams;
+use crate::medium::{Medium, Taken};
+use crate::{ChaosError, Lateness, Loopback, Namespace, Ports, streams, thread, tun};
 
 /// Packets read from one host before the others have their turn.
 const BATCH: usize = 64;
 /// The largest packet, in bytes.
-const PACKET: usize = 2_048;
+const PACKET: usize = 65_536;
 /// Packets that may be under way; more are dropped.
 const UNDER_WAY: usize = 262_144;
-/// Where the destination stands in a header of IPv4 (RFC 791 §3.1).
-const DESTINATION: std::ops::Range<usize> = 16..20;
 /// How soon a change of links or the end is noticed without traffic.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -49,18 +47,30 @@ pub trait Fates: Send + 'static {
 pub struct Emulator<F> {
     shared: Arc<Shared<F>>,
     thread: Option<JoinHandle<Lateness>>,
+    streams: Option<JoinHandle<()>>,
 }
 
+/// What all threads share.
 #[derive(Debug)]
-struct Shared<F> {
+pub(crate) struct Shared<F> {
     fates: Mutex<F>,
     changed: AtomicBool,
     stopping: AtomicBool,
+    begun: Instant,
 }
 
 impl<F> Shared<F> {
-    fn fates(&self) -> MutexGuard<'_, F> {
+    pub(crate) fn fates(&self) -> MutexGuard<'_, F> {
         self.fates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Memory::Acquire)
+    }
+
+    /// Time since the emulator's start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
     }
 }
 
@@ -70,27 +80,38 @@ impl<F: Fates> Emulator<F> {
     /// # Errors
     /// [`ChaosError`] when a host's device is taken already or the kernel refuses.
     pub fn start(hosts: &mut [Namespace], fates: F) -> Result<Self, ChaosError> {
+        Self::over(tun::Tuns::of(hosts)?, fates)
+    }
+
+    /// Starts to carry datagrams and streams between hosts of the loopback device.
+    ///
+    /// # Errors
+    /// [`ChaosError`] when an address is taken or the kernel refuses.
+    pub fn on_loopback(loopback: Loopback, ports: &Ports<'_>, fates: F) -> Result<Self, ChaosError> {
+        let mut emulator = Self::over(Datagrams::bind(loopback, ports.datagrams)?, fates)?;
+        emulator.streams = Some(streams::serve(loopback, ports.streams, &emulator.shared)?);
+        Ok(emulator)
+    }
+
+    /// Starts to carry packets over `medium`.
+    pub(crate) fn over(medium: impl Medium, fates: F) -> Result<Self, ChaosError> {
         let shared = Arc::new(Shared {
             fates: Mutex::new(fates),
             changed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            begun: Instant::now(),
         });
-        let addresses: Vec<Ipv4Addr> = hosts.iter().map(Namespace::address).collect();
-        let devices: Option<Vec<OwnedFd>> = hosts.iter_mut().map(Namespace::take_tun).collect();
-        let devices = devices.ok_or(ChaosError::Ended)?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let poll = poll.map_err(|error| ChaosError::kernel("polling devices")(error.into()))?;
-        for (device, number) in devices.iter().zip(0..) {
+        for (device, number) in medium.devices().into_iter().zip(0..) {
             let data = epoll::EventData::new_u64(number);
             epoll::add(&poll, device, data, epoll::EventFlags::IN)
                 .map_err(|error| ChaosError::kernel("polling a device")(error.into()))?;
         }
         let wires = Wires {
             shared: Arc::clone(&shared),
-            devices,
-            addresses,
+            medium: Box::new(medium),
             poll,
-            begun: Instant::now(),
             heap: BinaryHeap::new(),
             held: Vec::new(),
             sequence: 0,
@@ -98,7 +119,7 @@ impl<F: Fates> Emulator<F> {
         };
         let thread = std::thread::Builder::new().name("links".to_owned());
         let thread = thread.spawn(move || wires.run()).map_err(ChaosError::kernel("starting a thread"))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread), streams: None })
     }
 
     /// Changes the links. What was held is asked for again.
@@ -115,6 +136,7 @@ impl<F: Fates> Emulator<F> {
     pub fn stop(mut self) -> Result<Lateness, ChaosError> {
         self.shared.stopping.store(true, Memory::Release);
         let thread = self.thread.take().ok_or(ChaosError::Ended)?;
+        // Its streams end with it, in `drop`.
         thread.join().map_err(|_panic| ChaosError::Ended)
     }
 }
@@ -126,6 +148,9 @@ impl<F> Drop for Emulator<F> {
             // Whether it ended well has been told or is of no interest any more.
             drop(thread.join());
         }
+        if let Some(streams) = self.streams.take() {
+            drop(streams.join());
+        }
     }
 }
 
@@ -133,18 +158,14 @@ impl<F> Drop for Emulator<F> {
 struct Packet {
     due: Duration,
     sequence: u64,
-    from: usize,
-    to: usize,
-    bytes: Box<[u8]>,
+    taken: Taken,
 }
 
 /// The emulator's thread.
 struct Wires<F> {
     shared: Arc<Shared<F>>,
-    devices: Vec<OwnedFd>,
-    addresses: Vec<Ipv4Addr>,
+    medium: Box<dyn Medium>,
     poll: OwnedFd,
-    begun: Instant,
     heap: BinaryHeap<Reverse<Packet>>,
     held: Vec<Packet>,
     sequence: u64,
@@ -154,10 +175,10 @@ struct Wires<F> {
 impl<F: Fates> Wires<F> {
     fn run(mut self) -> Lateness {
         self.lateness.set_urgent(thread::urgent());
-        let mut events = Vec::with_capacity(self.devices.len());
+        let mut events = Vec::with_capacity(self.medium.devices().len());
         let mut buffer = vec![0; PACKET].into_boxed_slice();
-        while !self.shared.stopping.load(Memory::Acquire) {
-            let now = self.begun.elapsed();
+        while !self.shared.is_stopping() {
+            let now = self.shared.elapsed();
             let next = self.heap.peek().map_or(LOOK, |Reverse(packet)| packet.due.saturating_sub(now));
             let wait = Timespec::try_from(next.min(LOOK)).unwrap_or_default();
             events.clear();
@@ -178,39 +199,27 @@ impl<F: Fates> Wires<F> {
     }
 
     /// Takes what a host sent.
-    fn read(&mut self, from: usize, buffer: &mut [u8]) {
+    fn read(&mut self, device: usize, buffer: &mut [u8]) {
         for _packet in 0..BATCH {
-            let Some(device) = self.devices.get(from) else { return };
-            let Ok(len) = rustix::io::read(device, &mut *buffer) else { return };
-            let bytes = buffer.get(..len).unwrap_or_default();
-            let destination: Option<[u8; 4]> = bytes.get(DESTINATION).and_then(|at| at.try_into().ok());
-            let to =
-                destination.map(Ipv4Addr::from).and_then(|to| self.addresses.iter().position(|at| *at == to));
-            // Multicast, IPv6 and the like have nowhere to go.
-            let Some(to) = to.filter(|_| bytes.first().is_some_and(|version| version >> 4 == 4)) else {
-                continue;
-            };
+            let Some(taken) = self.medium.take(device, buffer) else { return };
+            let Some(taken) = taken else { continue };
             if self.heap.len() + self.held.len() >= UNDER_WAY {
                 self.lateness.drop_one();
                 continue;
             }
-            let packet = Packet { due: Duration::ZERO, sequence: 0, from, to, bytes: bytes.into() };
-            self.carry(packet);
+            self.carry(Packet { due: Duration::ZERO, sequence: 0, taken });
         }
     }
 
     /// Asks for a packet's fate.
     fn carry(&mut self, packet: Packet) {
-        /// The protocol's place in the header, and UDP's number (RFC 791 §3.1, RFC 1700).
-        const PROTOCOL: usize = 9;
-        const UDP: u8 = 17;
-        let now = self.begun.elapsed();
-        let is_datagram = packet.bytes.get(PROTOCOL) == Some(&UDP);
-        let fate = self.shared.fates().fate(packet.from, packet.to, packet.bytes.len(), is_datagram, now);
+        let now = self.shared.elapsed();
+        let Taken { from, to, is_datagram, bytes } = &packet.taken;
+        let fate = self.shared.fates().fate(*from, *to, bytes.len(), *is_datagram, now);
         match fate {
             Fate::Arrives(due) => self.push(Packet { due, ..packet }),
             Fate::Twice(first, second) => {
-                let again = Packet { due: second, bytes: packet.bytes.clone(), ..packet };
+                let again = Packet { due: second, sequence: 0, taken: packet.taken.clone() };
                 self.push(Packet { due: first, ..packet });
                 self.push(again);
             }
@@ -227,15 +236,14 @@ impl<F: Fates> Wires<F> {
     /// Hands over what is due.
     fn deliver(&mut self) {
         loop {
-            let now = self.begun.elapsed();
+            let now = self.shared.elapsed();
             match self.heap.peek() {
                 Some(Reverse(packet)) if packet.due <= now => {}
                 Some(_) | None => return,
             }
             let Some(Reverse(packet)) = self.heap.pop() else { return };
-            let Some(device) = self.devices.get(packet.to) else { continue };
-            match rustix::io::write(device.as_fd(), &packet.bytes).map_err(io::Error::from) {
-                Ok(_whole) => self.lateness.note(now.saturating_sub(packet.due)),
+            match self.medium.deliver(&packet.taken) {
+                Ok(()) => self.lateness.note(now.saturating_sub(packet.due)),
                 Err(_no_room_or_host_gone) => self.lateness.drop_one(),
             }
         }

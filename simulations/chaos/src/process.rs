@@ -19,18 +19,18 @@ pub struct Process {
 }
 
 impl Process {
-    /// Runs `program` in `host`; what it says is added to the file `log`.
+    /// Runs `program` in `host`, or in the network of this process; what it says is added to the file `log`.
     ///
     /// # Errors
     /// [`ChaosError`] when it does not start.
     pub fn start(
-        host: &Namespace,
+        host: Option<&Namespace>,
         program: &Path,
         arguments: &[&OsStr],
         log: &Path,
     ) -> Result<Self, ChaosError> {
         let doing = || format!("starting {}", program.display());
-        let handle = namespace::handle(host.name())?;
+        let handle = host.map(|host| namespace::handle(host.name())).transpose()?;
         let log = OpenOptions::new().create(true).append(true).open(log);
         let log = log.map_err(ChaosError::kernel("opening a log"))?;
         let mut command = Command::new(program);
@@ -39,12 +39,11 @@ impl Process {
         // is allocated and no lock is taken.
         unsafe {
             command.pre_exec(move || {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
-                    || libc::setns(handle.as_raw_fd(), libc::CLONE_NEWNET) != 0
-                {
-                    return Err(std::io::Error::last_os_error());
-                }
-                Ok(())
+                let is_bound = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0;
+                let is_in = handle
+                    .as_ref()
+                    .is_none_or(|handle| libc::setns(handle.as_raw_fd(), libc::CLONE_NEWNET) == 0);
+                if is_bound && is_in { Ok(()) } else { Err(std::io::Error::last_os_error()) }
             });
         }
         let child = command.spawn().map_err(ChaosError::kernel(doing()))?;

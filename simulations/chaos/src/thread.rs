@@ -35,19 +35,20 @@ impl Ending {
 }
 
 impl Actor {
-    /// Starts a thread in `host` that runs `work`, and waits for what `work` tells through the sender first.
+    /// Starts a thread in `host`, or in the network of this process, that runs `work`, and waits for what `work` tells through the sender first.
     ///
     /// # Errors
     /// [`ChaosError`] when there is no thread, the host is gone, or `work` told nothing.
     pub fn start<T: Send + 'static>(
-        host: &Namespace,
+        host: Option<&Namespace>,
         work: impl FnOnce(&dyn Fn(T), &Ending) + Send + 'static,
     ) -> Result<(Self, T), ChaosError> {
         let (end, ending) = mpsc::channel();
         let (tell, told) = mpsc::channel();
-        let name = host.name().to_owned();
-        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
-            match namespace::enter(&name) {
+        let name = host.map(|host| host.name().to_owned());
+        let thread = std::thread::Builder::new().name(name.clone().unwrap_or_else(|| "actor".to_owned()));
+        let thread = thread.spawn(move || {
+            match name.as_deref().map_or(Ok(()), namespace::enter) {
                 // Nobody listens any more when the one who started the thread is gone.
                 Ok(()) => work(&|it| drop(tell.send(Ok(it))), &Ending(ending)),
                 Err(error) => drop(tell.send(Err(error))),

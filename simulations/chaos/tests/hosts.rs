@@ -30,7 +30,7 @@ fn network(of: &str) -> PathBuf {
 
 fn start(host: &Namespace, log: &Path, arguments: &[&str]) -> Process {
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-    Process::start(host, Path::new("/bin/sh"), &arguments, log).unwrap()
+    Process::start(Some(host), Path::new("/bin/sh"), &arguments, log).unwrap()
 }
 
 fn wait_for<T>(look: impl Fn() -> Option<T>) -> T {
@@ -77,7 +77,7 @@ fn a_process_that_ends_by_itself_says_how() {
 fn an_actor_lives_in_its_host_and_ends_when_dropped() {
     let Some(host) = host("actor") else { return };
     let (gone, is_gone) = std::sync::mpsc::channel::<()>();
-    let (actor, told) = Actor::start(&host, move |tell, ending| {
+    let (actor, told) = Actor::start(Some(&host), move |tell, ending| {
         tell(network("thread-self"));
         ending.wait();
         drop(gone);

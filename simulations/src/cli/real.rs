@@ -9,14 +9,14 @@ use serde_json::json;
 
 use super::{CliError, Out};
 use crate::files;
-use crate::real::{self, Figures, How, Outcome};
+use crate::real::{self, Figures, Ground, How, Outcome};
 use crate::scenario::Scenario;
 use crate::schedule::Schedule;
 
 /// The exit code of a run on a machine that was too busy for it: it says nothing.
 const VOID: u8 = 3;
 
-/// Plays one scenario with real processes in network namespaces; needs root.
+/// Plays one scenario with real processes, in network namespaces when it is root.
 #[derive(Debug, Args)]
 pub(super) struct Real {
     /// The scenario's file.
@@ -30,6 +30,9 @@ pub(super) struct Real {
     /// The product's binary.
     #[arg(long, default_value = "target/release/portolan")]
     portolan: PathBuf,
+    /// Put machines on the loopback device even when it is root; fewer faults.
+    #[arg(long)]
+    loopback: bool,
     /// Print what every caller saw.
     #[arg(long)]
     calls: bool,
@@ -40,8 +43,8 @@ pub(super) struct Real {
 impl Real {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let scenario = Scenario::load(&self.file)?;
-        real::prepare()?;
-        let how = How { portolan: self.portolan.clone(), out: self.out.out.clone() };
+        let ground = if self.loopback { Ground::Loopback } else { real::prepare() };
+        let how = How { portolan: self.portolan.clone(), out: self.out.out.clone(), ground };
         let (mut sum, mut voids, mut failed) = (Figures::default(), 0u64, 0u64);
         for seed in self.seed..self.seed.saturating_add(self.seeds) {
             let schedule = Schedule::draw(&scenario, seed);

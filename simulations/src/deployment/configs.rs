@@ -2,7 +2,7 @@
 //! a node's own directory on a real one.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::{ADMIN, CALLS, MESH};
@@ -23,12 +23,18 @@ pub(crate) struct Member {
     pub(crate) mesh: SocketAddr,
 }
 
-/// The file of the central node numbered `id`.
-pub(crate) fn central(root: &str, id: u64, round_trip: Duration, members: &[Member]) -> String {
+/// The file of the central node numbered `id`, which listens at `seat`.
+pub(crate) fn central(
+    root: &str,
+    seat: Ipv4Addr,
+    id: u64,
+    round_trip: Duration,
+    members: &[Member],
+) -> String {
     let mut text = format!(
         "data = \"{root}{DATA}\"\nid = {id}\nseal_keys = \"{root}{SEAL_KEYS}\"\nround_trip_ms = {}\n\
-         [mesh]\nlisten = \"0.0.0.0:{MESH}\"\ncredentials = \"{root}{CREDENTIALS}\"\n\
-         [admin]\nlisten = \"0.0.0.0:{ADMIN}\"\n",
+         [mesh]\nlisten = \"{seat}:{MESH}\"\ncredentials = \"{root}{CREDENTIALS}\"\n\
+         [admin]\nlisten = \"{seat}:{ADMIN}\"\n",
         round_trip.as_millis(),
     );
     for Member { id, name, region, mesh } in members {
@@ -41,13 +47,14 @@ pub(crate) fn central(root: &str, id: u64, round_trip: Duration, members: &[Memb
     text
 }
 
-/// The file of an edge whose mesh endpoint is `at`; `centrals` are written with their ports.
-pub(crate) fn edge(root: &str, at: SocketAddr, centrals: &[String]) -> String {
+/// The file of an edge that listens at `seat` and whose mesh endpoint others reach `at`; `centrals` are written with
+/// their ports.
+pub(crate) fn edge(root: &str, seat: Ipv4Addr, at: SocketAddr, centrals: &[String]) -> String {
     let seeds: Vec<String> = centrals.iter().map(|central| format!("\"{central}\"")).collect();
     format!(
         "data = \"{root}{DATA}\"\ncentral = [{}]\n\
-         [mesh]\nlisten = \"{at}\"\ncredentials = \"{root}{CREDENTIALS}\"\n\
-         [[ingress]]\nlisten = \"0.0.0.0:{CALLS}\"\n",
+         [mesh]\nlisten = \"{seat}:{MESH}\"\nadvertise = \"{at}\"\ncredentials = \"{root}{CREDENTIALS}\"\n\
+         [[ingress]]\nlisten = \"{seat}:{CALLS}\"\n",
         seeds.join(", "),
     )
 }

@@ -14,6 +14,7 @@ use std::sync::mpsc;
 
 use seam::{Boxed, ByteStream, Clock, Host, Listener, Net, Tasks};
 use simulation_chaos::{Actor, ChaosError, Namespace};
+use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -34,9 +35,9 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts one in `namespace`, with nothing to do, and gives its host, whose clock is `clock`.
+    /// Starts one in `namespace`, or at `seat`, with nothing to do, and gives its host, whose clock is `clock`.
     pub(super) fn start(
-        namespace: &Namespace,
+        (namespace, seat): (Option<&Namespace>, Option<Ipv4Addr>),
         clock: &Arc<dyn Clock>,
         directory: &Directory,
     ) -> Result<(Self, Host), ChaosError> {
@@ -51,7 +52,7 @@ impl Process {
         let mut parts = Host::real().parts().clone();
         parts.clock = Arc::clone(clock);
         parts.tasks = Arc::new(On(handle.clone()));
-        parts.net = Arc::new(Named { directory: Arc::clone(directory), net: parts.net });
+        parts.net = Arc::new(Named { directory: Arc::clone(directory), seat, net: parts.net });
         Ok((Self { handle, _end: end, paused: None, _thread: thread }, Host::from_parts(parts)))
     }
 
@@ -84,10 +85,11 @@ impl Tasks for On {
     }
 }
 
-/// The system's network, in which hosts are found by a directory.
+/// The system's network, in which hosts are found by a directory and a machine may have a seat.
 #[derive(Debug)]
 struct Named {
     directory: Directory,
+    seat: Option<Ipv4Addr>,
     net: Arc<dyn Net>,
 }
 
@@ -97,14 +99,22 @@ impl Net for Named {
     }
 
     fn listen(&self, at: SocketAddr) -> Boxed<'_, io::Result<Box<dyn Listener>>> {
-        self.net.listen(at)
+        let ip = self.seat.filter(|_| at.ip().is_unspecified()).map_or_else(|| at.ip(), Into::into);
+        self.net.listen((ip, at.port()).into())
     }
 
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> Boxed<'a, io::Result<ByteStream>> {
         Box::pin(async move {
-            match self.directory.get(host) {
-                Some(address) => self.net.connect(&address.to_string(), port).await,
-                None => self.net.connect(host, port).await,
+            match (self.directory.get(host), self.seat) {
+                (Some(address), Some(seat)) => {
+                    let socket = TcpSocket::new_v4()?;
+                    socket.bind((seat, 0).into())?;
+                    let stream = socket.connect((*address, port).into()).await?;
+                    stream.set_nodelay(true)?;
+                    Ok(Box::new(stream) as ByteStream)
+                }
+                (Some(address), None) => self.net.connect(&address.to_string(), port).await,
+                (None, _) => self.net.connect(host, port).await,
             }
         })
     }

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use base::{Mono, WallMs};
 use seam::{Boxed, Clock, Host, Lock};
-use simulation_chaos::{ChaosError, Emulator, Lateness, Namespace, Process, SmallDisk};
+use simulation_chaos::{ChaosError, Emulator, Lateness, Process, SmallDisk};
 use simulation_hooks::Random;
 
 use super::actor::{self, Directory};
 use super::links::Links;
 use super::log;
+use super::machines::Machines;
 use crate::engine::{DiskFaults, Line, Link};
 use crate::files;
 use crate::ground::Ground;
@@ -48,7 +49,7 @@ pub(super) struct Real {
 #[derive(Debug, Default)]
 struct State {
     emulator: Option<Emulator<Links>>,
-    namespaces: Vec<Namespace>,
+    machines: Option<Machines>,
     processes: BTreeMap<String, Process>,
     actors: BTreeMap<String, actor::Process>,
     disks: BTreeMap<String, SmallDisk>,
@@ -58,16 +59,16 @@ struct State {
 }
 
 impl Real {
-    /// The machines of `namespaces`, which are called as `directory` says, in its order.
+    /// The `machines` are called as `directory` says, in its order.
     pub(super) fn new(
         (seed, portolan): (u64, &Path),
         host: &Host,
         directory: &Directory,
-        mut namespaces: Vec<Namespace>,
+        mut machines: Machines,
         nodes: BTreeMap<String, Node>,
     ) -> Result<Self, ChaosError> {
-        let links = Links::new(namespaces.len(), Random::for_purpose(seed, "real network"));
-        let emulator = Emulator::start(&mut namespaces, links)?;
+        let links = Links::new(machines.len(), Random::for_purpose(seed, "real network"));
+        let emulator = machines.join(links)?;
         Ok(Self {
             seed,
             portolan: portolan.to_owned(),
@@ -77,7 +78,11 @@ impl Real {
             directory: Arc::clone(directory),
             places: directory.keys().cloned().zip(0..).collect(),
             nodes,
-            state: Lock::new(State { emulator: Some(emulator), namespaces, ..State::default() }),
+            state: Lock::new(State {
+                emulator: Some(emulator),
+                machines: Some(machines),
+                ..State::default()
+            }),
         })
     }
 
@@ -92,7 +97,7 @@ impl Real {
 
     /// Ends everything, and tells how late packets were.
     pub(super) fn end(&self) -> Option<Lateness> {
-        let (emulator, processes, actors, disks, namespaces) = {
+        let (emulator, processes, actors, disks, machines) = {
             let mut state = self.state.lock();
             let state = &mut *state;
             (
@@ -100,12 +105,12 @@ impl Real {
                 std::mem::take(&mut state.processes),
                 std::mem::take(&mut state.actors),
                 std::mem::take(&mut state.disks),
-                std::mem::take(&mut state.namespaces),
+                state.machines.take(),
             )
         };
         drop((actors, processes));
         let lateness = emulator.and_then(|emulator| emulator.stop().ok());
-        drop((disks, namespaces));
+        drop((disks, machines));
         lateness
     }
 
@@ -124,12 +129,11 @@ impl Real {
     fn try_start(&self, name: &str, node: &Node) -> Result<(), ChaosError> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let namespace = self.places.get(name).and_then(|at| state.namespaces.get(*at));
-        let Some(namespace) = namespace else { return Ok(()) };
+        let (Some(place), Some(machines)) = (self.places.get(name), &state.machines) else { return Ok(()) };
         let config = node.root.join("node.toml");
         let arguments = ["--config".as_ref(), config.as_os_str(), "--log-json".as_ref()];
         let arguments: Vec<&OsStr> = std::iter::once(OsStr::new(node.command)).chain(arguments).collect();
-        let process = Process::start(namespace, &self.portolan, &arguments, &node.log)?;
+        let process = Process::start(machines.namespace(*place), &self.portolan, &arguments, &node.log)?;
         state.processes.insert(name.to_owned(), process);
         Ok(())
     }
@@ -176,8 +180,9 @@ impl Ground for Real {
         self.crash(name);
         let started = {
             let state = self.state.lock();
-            let namespace = state.namespaces.get(*self.places.get(name)?)?;
-            actor::Process::start(namespace, &self.clock, &self.directory)
+            let (place, machines) = (*self.places.get(name)?, state.machines.as_ref()?);
+            let on = (machines.namespace(place), machines.seat(place));
+            actor::Process::start(on, &self.clock, &self.directory)
         };
         self.set_power(name, true);
         match started {

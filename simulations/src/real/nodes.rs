@@ -1,6 +1,7 @@
 //! What nodes find on their disks before they start: a certificate, and a configuration file.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,11 +68,17 @@ impl<'a> Provisions<'a> {
         centrals.chain(plan.edges.iter().map(named("edge"))).collect()
     }
 
-    /// Lays out what nodes need.
-    pub(super) fn lay_out(&self, plan: &Plan, directory: &Directory) -> Result<(), RealError> {
+    /// Lays out what nodes need; those without a seat listen at any address.
+    pub(super) fn lay_out(
+        &self,
+        plan: &Plan,
+        directory: &Directory,
+        seats: &BTreeMap<String, Ipv4Addr>,
+    ) -> Result<(), RealError> {
+        let seat = |name: &String| seats.get(name).copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
         let at = |name: &str| {
-            let address = directory.get(name).copied().unwrap_or(std::net::Ipv4Addr::UNSPECIFIED);
-            std::net::SocketAddr::from((address, deployment::MESH))
+            let address = directory.get(name).copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
+            SocketAddr::from((address, deployment::MESH))
         };
         let members = (1..).zip(&plan.centrals).map(|(id, spot)| configs::Member {
             id,
@@ -85,14 +92,20 @@ impl<'a> Provisions<'a> {
             self.enrol(name, &format!("central/{}/{name}", member.region))?;
             let seal_keys = root.join(configs::SEAL_KEYS.trim_start_matches('/'));
             write(&seal_keys, configs::seal_keys().as_bytes())?;
-            let text = configs::central(&root.display().to_string(), member.id, plan.round_trip, &members);
+            let text = configs::central(
+                &root.display().to_string(),
+                seat(name),
+                member.id,
+                plan.round_trip,
+                &members,
+            );
             write(&root.join("node.toml"), text.as_bytes())?;
         }
         let seeds: Vec<_> = members.iter().map(|member| member.mesh.to_string()).collect();
         for spot in &plan.edges {
             let root = self.root(&spot.name).display().to_string();
             self.enrol(&spot.name, &format!("edge/{}/{}", spot.region, spot.name))?;
-            let mut text = configs::edge(&root, at(&spot.name), &seeds);
+            let mut text = configs::edge(&root, seat(&spot.name), at(&spot.name), &seeds);
             if let Some(records) = plan.records {
                 text += &configs::records(&format!("{root}{records}"));
             }
