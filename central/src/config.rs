@@ -13,8 +13,11 @@ use base::{Name, NodeId, RegionName, Role};
 use settings::{Fault, Fields, Node, address, collector, list_faults, path, whole, word};
 use wire::control::NodeAddr;
 
-/// Longest round trip between members that the file may name. Beyond it, elections would take minutes.
-const LONGEST_RTT_MS: u32 = 2_000;
+/// Longest round trip between members that is believed. Beyond it, elections would take minutes.
+pub(crate) const LONGEST_RTT_MS: u32 = 2_000;
+
+/// Round trip that a node assumes which was told none and has measured none: that of neighbouring continents.
+const ASSUMED_RTT_MS: u32 = 100;
 
 /// Longest time that a stopping node may wait for calls in progress: an hour.
 const LONGEST_DRAIN_S: u32 = 3_600;
@@ -40,7 +43,7 @@ pub struct Config {
     pub traces: Option<String>,
     /// Members that form the group on its first start; empty on a node that is added later.
     pub members: Vec<Member>,
-    /// The longest round trip between two members; every clock of the group follows from it.
+    /// The longest round trip between two members until this node has measured it; the group's timing follows from it.
     pub round_trip: Duration,
     /// How long relayed calls may take to end once the node was asked to stop.
     pub drain: Duration,
@@ -113,7 +116,7 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
     let upstream_authorities = fields.optional("upstream_authorities", path);
     let traces = fields.mapping("traces", |traces| traces.required("endpoint", collector));
     let members = fields.mappings("members", member);
-    let round_trip_ms = fields.or("round_trip_ms", whole::<u32>, 20);
+    let round_trip_ms = fields.or("round_trip_ms", whole::<u32>, ASSUMED_RTT_MS);
     let drain_s = fields.or("drain_s", whole::<u32>, 30);
     if let Some(members) = &members {
         distinct(fields, members);

@@ -5,12 +5,16 @@
 //! full (it says so, takes no proposals, acknowledges nothing, and recovers) or fails (it stops). What commands mean is
 //! `central-core`'s. openraft's types end at this module.
 
+mod candidacy;
+mod elect;
 mod first;
 mod leader;
+mod links;
 mod machine;
 mod network;
 mod propose;
 mod protocol;
+mod round_trips;
 mod runtime;
 mod serve;
 mod snapshot;
@@ -39,11 +43,12 @@ use base::{NodeId, Revision};
 use mesh::{Connection, Endpoint, Links, Purpose};
 use openraft::Config;
 use seam::{Host, Lock};
-use tokio::sync::{mpsc, watch as channel};
+use tokio::sync::{Notify, mpsc, watch as channel};
 use wire::control::NodeAddr;
 
 use central_core::State;
 
+use candidacy::Candidacy;
 use first::Part;
 use leader::Leader;
 use machine::{Current, Machine};
@@ -64,7 +69,7 @@ pub struct Options {
     pub id: NodeId,
     /// Where its log and snapshot are.
     pub dir: PathBuf,
-    /// The longest round trip between two members.
+    /// The longest round trip between two members, until this member has measured it.
     pub round_trip: Duration,
     /// The first members of a new group, the same at each of them; a member that has a log ignores them. A member that
     /// joins later has none: it waits to be added.
@@ -105,6 +110,8 @@ struct Shared {
     host: Host,
     options: Options,
     timing: Timing,
+    /// The longest round trip, as an earlier life of this member measured it.
+    measured: Option<Duration>,
     raft: Raft,
     log: LogStore,
     calls: Links,
@@ -115,6 +122,9 @@ struct Shared {
     part: channel::Sender<Part>,
     /// Why this member stopped, once it did.
     end: channel::Sender<Option<String>>,
+    candidacy: Lock<Candidacy>,
+    /// The candidacy is due earlier than it was.
+    hurry: Notify,
     proposals: mpsc::Sender<Waiting>,
 }
 
@@ -146,7 +156,15 @@ impl Consensus {
         endpoint: Endpoint,
         state: State,
     ) -> Result<(Self, mpsc::Receiver<Event>), StartError> {
-        let timing = Timing::for_round_trip(options.round_trip);
+        let measured = round_trips::read(&host, &options.dir).await;
+        let timing = Timing::for_round_trip(measured.unwrap_or(options.round_trip));
+        tracing::info!(
+            round_trip_ms = measured.unwrap_or(options.round_trip).as_millis(),
+            is_measured = measured.is_some(),
+            heartbeat_ms = timing.heartbeat.as_millis(),
+            lease_ms = timing.lease().as_millis(),
+            "the members' clockwork"
+        );
         let config = timing.config("central").map_err(|error| StartError::Timing(error.to_string()))?;
         let store = LogStore::open(&host, &options.dir.join("log"), options.id).await?;
         let (pristine, storage) = (store.is_pristine(), store.watch());
@@ -168,11 +186,13 @@ impl Consensus {
         let batcher = Batcher { host: host.clone(), raft: raft.clone(), storage: storage.clone() };
         drop(host.spawn("raft-batch", batcher.run(queue)));
         let calls = Links::new(endpoint);
+        let candidacy = Lock::new(Candidacy::new(timing, host.now()));
         let member = Self {
             shared: Arc::new(Shared {
                 host,
                 options,
                 timing,
+                measured,
                 raft,
                 log,
                 calls,
@@ -182,6 +202,8 @@ impl Consensus {
                 storage,
                 part,
                 end: channel::Sender::new(None),
+                candidacy,
+                hurry: Notify::new(),
                 proposals,
             }),
         };

@@ -13,6 +13,9 @@ use crate::history::{Call, CallOutcome, Struck, WriteOutcome};
 /// Faults that take machines away from everybody.
 const LOSSES: [&str; 5] = ["crash", "power_off", "lose_region", "pause", "cut_region"];
 
+/// What a central node logs when it begins to lead.
+const LEADS: &str = "this member leads";
+
 /// The figures of one run or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -25,8 +28,14 @@ pub struct Figures {
     pub served_elsewhere: Vec<u64>,
     /// By region: from the first fault until calls that begin are served again, in milliseconds.
     pub recovered: BTreeMap<String, Vec<u64>>,
-    /// From the leader's loss to the first acknowledgement of a change asked for after it, in milliseconds.
+    /// From the leader's loss until another member leads, in milliseconds; real processes do not tell.
+    pub led_again: Vec<u64>,
+    /// From the leader's loss to the first acknowledgement of a change asked for after it, in milliseconds. What was
+    /// under way then is not counted, so that the operators' pauses are in it.
     pub next_write: Vec<u64>,
+    /// From the leader's loss until a change that was under way then was answered, well or not, or its operator gave up,
+    /// in milliseconds.
+    pub hung_write: Vec<u64>,
     /// From the last heal until the mesh is whole, in milliseconds.
     pub whole_again: Vec<u64>,
     /// The most that a budget was above its limit, in nano-dollars.
@@ -48,7 +57,9 @@ impl Figures {
             sustained_first_byte: sustained.iter().filter_map(|call| first_byte_ms(call)).collect(),
             served_elsewhere: served_elsewhere(evidence),
             recovered: recovered(evidence).into_iter().map(|(region, ms)| (region, vec![ms])).collect(),
+            led_again: led_again(evidence),
             next_write: next_writes(evidence),
+            hung_write: hung_writes(evidence),
             whole_again: evidence.converged.iter().map(|took| millis(*took)).collect(),
             overspent: overspent(evidence),
             ledger_error: crate::invariants::ledger_error(evidence),
@@ -65,7 +76,9 @@ impl Figures {
         for (region, times) in &other.recovered {
             self.recovered.entry(region.clone()).or_default().extend(times);
         }
+        self.led_again.extend(&other.led_again);
         self.next_write.extend(&other.next_write);
+        self.hung_write.extend(&other.hung_write);
         self.whole_again.extend(&other.whole_again);
         self.overspent = self.overspent.max(other.overspent);
         self.ledger_error = self.ledger_error.max(other.ledger_error);
@@ -167,24 +180,47 @@ fn served_elsewhere(evidence: &Evidence) -> Vec<u64> {
     waited
 }
 
+/// Faults that took central's leader away, and which machine that was.
+fn lost_leaders(evidence: &Evidence) -> impl Iterator<Item = (&Struck, &str)> {
+    let history = &evidence.history;
+    let losses = history.struck.iter().filter(|struck| LOSSES.contains(&struck.what));
+    losses.filter_map(|struck| {
+        let before = history.observations.iter().rev().filter(|seen| seen.at < struck.at);
+        let leader = before.filter_map(|seen| seen.leader.as_deref()).next()?;
+        struck.machines.iter().any(|machine| machine == leader).then_some((struck, leader))
+    })
+}
+
+/// After each loss of the leader: how long until another member led.
+fn led_again(evidence: &Evidence) -> Vec<u64> {
+    let led = |at: Mono, lost: &str| {
+        let lines = evidence.log.iter().filter(|line| line.at >= at && line.machine != lost);
+        lines.filter(|line| line.text.starts_with(LEADS)).map(|line| line.at).min()
+    };
+    let lost = lost_leaders(evidence);
+    lost.filter_map(|(struck, leader)| Some(millis(led(struck.at, leader)?.since(struck.at)))).collect()
+}
+
 /// After each loss of the leader: how long until a change that was asked for after it was acknowledged.
 fn next_writes(evidence: &Evidence) -> Vec<u64> {
-    let history = &evidence.history;
-    let mut waited = Vec::new();
-    for struck in history.struck.iter().filter(|struck| LOSSES.contains(&struck.what)) {
-        let before = history.observations.iter().rev().filter(|seen| seen.at < struck.at);
-        let leader = before.filter_map(|seen| seen.leader.as_ref()).next();
-        if leader.is_none_or(|leader| !struck.machines.contains(leader)) {
-            continue;
-        }
-        let acked = history
-            .writes
-            .iter()
-            .filter(|write| write.started >= struck.at && matches!(write.outcome, WriteOutcome::Acked(_)));
-        let first = acked.filter_map(|write| write.ended).min();
-        waited.extend(first.map(|first| millis(first.since(struck.at))));
-    }
-    waited
+    let acked = |after: Mono| {
+        let writes = evidence.history.writes.iter().filter(|write| write.started >= after);
+        let acked = writes.filter(|write| matches!(write.outcome, WriteOutcome::Acked(_)));
+        acked.filter_map(|write| write.ended).min()
+    };
+    let lost = lost_leaders(evidence);
+    lost.filter_map(|(struck, _leader)| Some(millis(acked(struck.at)?.since(struck.at)))).collect()
+}
+
+/// After each loss of the leader: how long until changes that were under way then came back.
+fn hung_writes(evidence: &Evidence) -> Vec<u64> {
+    let hung = lost_leaders(evidence).flat_map(|(struck, _leader)| {
+        let writes = evidence.history.writes.iter().filter(|write| write.started < struck.at);
+        writes
+            .filter_map(|write| write.ended.filter(|ended| *ended >= struck.at))
+            .map(|ended| ended.since(struck.at))
+    });
+    hung.map(millis).collect()
 }
 
 fn overspent(evidence: &Evidence) -> u64 {
@@ -259,6 +295,7 @@ fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Line;
     use crate::history::Write;
     use crate::invariants::samples::{at, call, evidence, struck};
 
@@ -321,6 +358,16 @@ mod tests {
         let write = evidence.history.writes[0].clone();
         evidence.history.writes.push(Write { started: at(55), ended: Some(at(65)), ..write.clone() });
         evidence.history.writes.push(Write { started: at(70), ended: Some(at(960)), ..write });
-        assert_eq!(Figures::of(&evidence).next_write, [900]);
+        let says = |ms, machine: &str| Line {
+            at: at(ms),
+            machine: machine.to_owned(),
+            level: tracing::Level::INFO,
+            text: "this member leads term=2".to_owned(),
+        };
+        evidence.log.extend([says(55, "central-us"), says(61, "central-eu"), says(560, "central-us")]);
+        let figures = Figures::of(&evidence);
+        assert_eq!(figures.led_again, [500]);
+        assert_eq!(figures.next_write, [900]);
+        assert_eq!(figures.hung_write, [5]);
     }
 }

@@ -65,6 +65,8 @@ pub struct Scenario {
     pub drawn: Option<Timeline>,
     /// What is expected of all runs together: calls of sustained regions that end well, of a million; and milliseconds.
     pub expect: (u32, Option<u64>),
+    /// Milliseconds within which half, and 99 in a hundred, of the changes after a loss of the leader are expected.
+    pub written_within: Option<(u64, u64)>,
 }
 
 impl Scenario {
@@ -90,6 +92,17 @@ impl Scenario {
         {
             short.push(format!("p99 to the first byte in sustained regions is {seen} ms, at most {most} ms"));
         }
+        let of_writes = |share| percentile(&self.figures.next_write, share);
+        let (half, most) = self.written_within.unzip();
+        for (share, most) in [(50, half), (99, most)] {
+            if let (Some(most), Some(seen)) = (most, of_writes(share))
+                && seen > most
+            {
+                short.push(format!(
+                    "p{share} from the leader's loss to the next acknowledged change is {seen} ms, at most {most} ms"
+                ));
+            }
+        }
         short
     }
 }
@@ -104,6 +117,9 @@ impl Report {
             sum.about.clone_from(&scenario.about);
             sum.seeds = (seed, seed);
             sum.expect = (scenario.expect.success.0, first_byte);
+            let millis = crate::schedule::millis;
+            sum.written_within =
+                scenario.expect.written_within.map(|time| (millis(time.least), millis(time.most)));
         }
         sum.runs += 1;
         sum.seeds = (sum.seeds.0.min(seed), sum.seeds.1.max(seed));

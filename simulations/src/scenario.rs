@@ -88,6 +88,9 @@ pub struct Expect {
     pub first_byte_within: Option<Times>,
     /// Callers of other regions are served again this long after the first fault.
     pub recover_within: Option<Times>,
+    /// After a loss of central's leader half of the next changes are acknowledged within the least of this, and 99 in a
+    /// hundred within the most, over all runs.
+    pub written_within: Option<Times>,
     /// The healed mesh is whole again within this.
     pub converge_within: Times,
 }
@@ -100,6 +103,7 @@ impl Default for Expect {
             success: Chance(999_900),
             first_byte_within: None,
             recover_within: None,
+            written_within: None,
             converge_within: Times::exactly(Duration::from_secs(20)),
         }
     }

@@ -124,7 +124,7 @@ impl Consensus {
     }
 
     /// Members as far as is known, from the log and from the state: a removal may be the last thing that the log says.
-    fn others(&self) -> Vec<(NodeId, NodeAddr)> {
+    pub(super) fn others(&self) -> Vec<(NodeId, NodeAddr)> {
         let me = self.shared.options.id;
         let mut members = self.read(|state| state.registry().members.clone());
         members.extend(self.standing().members.into_iter().map(|member| (member.id, member.node)));

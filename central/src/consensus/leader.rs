@@ -105,13 +105,17 @@ pub enum MemberError {
 }
 
 impl Consensus {
-    /// Where the leader is, as far as this node knows.
+    /// Where the leader is, as far as this node knows. Nothing is sent to one that has fallen silent: it is not known
+    /// what would become of it, and soon there is another.
     pub(super) fn leader(&self) -> Option<Leader> {
         let metrics = self.raft().metrics();
         let metrics = metrics.borrow_watched();
         let leader = metrics.current_leader?;
         if leader == metrics.id {
             return Some(Leader::Here);
+        }
+        if self.is_leader_silent() {
+            return None;
         }
         let node = metrics.membership_config.membership().get_node(&leader)?;
         Some(Leader::At(NodeId(leader), node.0.clone()))

@@ -46,12 +46,26 @@ async fn answer_raft(
     }
     let raft = member.raft();
     match asked.question {
-        RaftQuestion::PreVote(request) => answer(&mut sender, &words(raft.pre_vote(request).await)).await,
-        RaftQuestion::Vote(request) => answer(&mut sender, &words(raft.vote(request).await)).await,
+        RaftQuestion::PreVote(request) => {
+            let theirs = request.last_log_id;
+            let vote = raft.pre_vote(request).await;
+            if let Ok(vote) = &vote {
+                member.vote_asked(vote.vote_granted, theirs, vote.last_log_id);
+            }
+            answer(&mut sender, &words(vote)).await;
+        }
+        RaftQuestion::Vote(request) => {
+            let theirs = request.last_log_id;
+            let vote = raft.vote(request).await;
+            if let Ok(vote) = &vote {
+                member.vote_asked(vote.vote_granted, theirs, vote.last_log_id);
+            }
+            answer(&mut sender, &words(vote)).await;
+        }
         RaftQuestion::Transfer(request) => {
             answer(&mut sender, &words(raft.handle_transfer_leader(request).await)).await;
         }
-        RaftQuestion::Appends => appends(raft, &mut sender, receiver).await?,
+        RaftQuestion::Appends => appends(member, &mut sender, receiver).await?,
         RaftQuestion::Snapshot { vote, meta, length } => {
             let bytes = receive(&mut receiver, length).await?;
             install(raft, &mut sender, vote, *meta, bytes).await;
@@ -64,12 +78,14 @@ fn words<T, E: ToString>(result: Result<T, E>) -> Answer<T> {
     result.map_err(|error| error.to_string())
 }
 
-async fn appends(raft: &Raft, sender: &mut Sender, receiver: Receiver) -> Result<(), MeshError> {
-    let requests = stream::unfold(receiver, |mut receiver| async {
-        let request = receiver.expect::<AppendEntriesRequest<Types>>(Kind::RPC_REQUEST).await;
-        request.ok().map(|request| (request, receiver))
+async fn appends(member: &Consensus, sender: &mut Sender, receiver: Receiver) -> Result<(), MeshError> {
+    let requests = stream::unfold((receiver, member.clone()), |(mut receiver, member)| async {
+        let request = receiver.expect::<AppendEntriesRequest<Types>>(Kind::RPC_REQUEST).await.ok()?;
+        // Heard when it arrives: the answer waits for the disk.
+        member.leader_spoke(&request.vote);
+        Some((request, (receiver, member)))
     });
-    let mut replies = Box::pin(raft.stream_append(Box::pin(requests)));
+    let mut replies = Box::pin(member.raft().stream_append(Box::pin(requests)));
     while let Some(reply) = replies.next().await {
         sender.send(Kind::RPC_REPLY, &words(reply)).await?;
     }

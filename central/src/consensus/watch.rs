@@ -1,5 +1,5 @@
-//! What a member watches over by itself: that the state names the members the log has, that heartbeats fit the round
-//! trips measured, that a leader whose disk is full hands over, and that a stopped member is noticed.
+//! What a member watches over by itself: that the state names the members the log has, that a leader whose disk is full
+//! hands over, and that a stopped member is noticed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,16 +11,18 @@ use central_core::Command;
 
 use super::first::Part;
 use super::machine::revision;
-use super::{Consensus, StorageState, Verdict};
+use super::{Consensus, StorageState};
 
-/// Between two looks at the links.
+/// Between two looks.
 const LOOK: Duration = Duration::from_secs(5);
 
 pub(super) fn start(member: &Consensus) {
-    let (names, links, end) = (member.clone(), member.clone(), member.clone());
-    drop(member.host().spawn("raft-end", async move { end.await_end().await }));
+    let (names, looks) = (member.clone(), member.clone());
+    drop(member.host().spawn("raft-end", member.clone().await_end()));
     drop(member.host().spawn("raft-members", async move { names.keep_names().await }));
-    drop(member.host().spawn("raft-links", async move { links.keep_looking().await }));
+    drop(member.host().spawn("raft-looks", async move { looks.keep_looking().await }));
+    drop(member.host().spawn("raft-links", member.clone().keep_links()));
+    drop(member.host().spawn("raft-elect", member.clone().stand_when_due()));
 }
 
 impl Consensus {
@@ -34,7 +36,7 @@ impl Consensus {
     }
 
     /// Tells the end to all who wait for it, who would else wake at every change of the metrics.
-    async fn await_end(&self) {
+    async fn await_end(self) {
         let why = self.end_seen().await;
         self.shared.end.send_replace(Some(why));
     }
@@ -69,7 +71,15 @@ impl Consensus {
     /// While this node leads, the state knows the members that the log has, and who of them was seen to hold a log.
     async fn keep_names(&self) {
         let mut metrics = self.raft().metrics();
+        let mut led = None;
         while metrics.changed().await.is_ok() {
+            let term = self.leads().then(|| metrics.borrow_watched().current_term);
+            if term != led
+                && let Some(term) = term
+            {
+                tracing::info!(term, "this member leads");
+            }
+            led = term;
             // Metrics change with every entry; almost always there is nothing to tell, and nothing is copied then.
             if !self.leads() || self.is_named() {
                 continue;
@@ -112,7 +122,6 @@ impl Consensus {
     }
 
     async fn keep_looking(&self) {
-        let mut told = None;
         loop {
             tokio::select! {
                 biased;
@@ -121,35 +130,8 @@ impl Consensus {
                 () = self.host().sleep(LOOK) => {}
             }
             self.ask_whether_removed().await;
-            self.look_at_links(&mut told);
             if *self.storage().borrow() == StorageState::Full && self.leads() {
                 self.hand_over().await;
-            }
-        }
-    }
-
-    fn look_at_links(&self, told: &mut Option<Verdict>) {
-        let rtts = self.shared.consensus.rtts();
-        let Some((node, rtt)) = rtts.into_iter().max_by_key(|(_, rtt)| *rtt) else { return };
-        let verdict = self.shared.timing.judge(rtt);
-        if told.replace(verdict) == Some(verdict) {
-            return;
-        }
-        let (rtt_ms, heartbeat_ms) = (rtt.as_millis(), self.shared.timing.heartbeat.as_millis());
-        match verdict {
-            Verdict::Good => {
-                tracing::info!(%node, rtt_ms, heartbeat_ms, "round trips between members fit");
-            }
-            Verdict::Tight => {
-                tracing::warn!(%node, rtt_ms, heartbeat_ms, "round trips leave too little room; raise round_trip");
-            }
-            Verdict::Unworkable => {
-                tracing::error!(
-                    %node,
-                    rtt_ms,
-                    heartbeat_ms,
-                    "a round trip exceeds the heartbeat: an idle leader accepts nothing; raise round_trip"
-                );
             }
         }
     }

@@ -144,7 +144,9 @@ impl Words {
     fn times(&self, sum: &Scenario) -> Result<(), CliError> {
         let figures = &sum.figures;
         let named = [
+            ("leader lost, another leads", &figures.led_again),
             ("leader lost, next acknowledged change", &figures.next_write),
+            ("leader lost, a change under way came back", &figures.hung_write),
             ("region lost, first byte elsewhere", &figures.served_elsewhere),
             ("sustained regions, first byte", &figures.sustained_first_byte),
             ("whole again", &figures.whole_again),

@@ -152,8 +152,10 @@ type Part = fn(&Scenario) -> &Vec<u64>;
 fn times<'a>(scenario: &'a Scenario, old: Option<&'a Scenario>) -> Vec<Named<'a>> {
     let part = |of: Part| (of(scenario).as_slice(), old.map(|old| of(old).as_slice()));
     let mut all = Vec::new();
-    let named: [(&str, Part); 4] = [
+    let named: [(&str, Part); 6] = [
+        ("leader lost → another leads", |of| &of.figures.led_again),
         ("leader lost → next acknowledged change", |of| &of.figures.next_write),
+        ("leader lost → a change under way came back", |of| &of.figures.hung_write),
         ("region lost → its new calls: asked → first byte elsewhere", |of| &of.figures.served_elsewhere),
         ("sustained regions: asked → first byte", |of| &of.figures.sustained_first_byte),
         ("last heal → whole again", |of| &of.figures.whole_again),

@@ -1,0 +1,79 @@
+//! The links between members: kept up before they are needed, for an election waits for no handshake, and measured.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::Name;
+use seam::Task;
+
+use super::round_trips::{self, RoundTrips};
+use super::{Consensus, Verdict};
+
+/// Between two looks at the links.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Consensus {
+    /// Keeps a link to each other member, and keeps what is measured on them, until this member stops.
+    pub(super) async fn keep_links(self) {
+        let mut measured = RoundTrips::default();
+        let (mut written, mut told) = (self.shared.measured, None);
+        // One dial to each at a time: one to a node that never answers takes long.
+        let mut dials: BTreeMap<Name, Task<()>> = BTreeMap::new();
+        loop {
+            tokio::select! {
+                biased;
+                _why = self.stopped() => return,
+                () = self.host().sleep(LOOK) => {}
+            }
+            let others = self.others();
+            dials.retain(|_name, dial| !dial.is_finished());
+            // A leader's heartbeats dial by themselves.
+            for (_id, node) in others.iter().filter(|_other| !self.leads()) {
+                if self.shared.consensus.live(&node.name).is_none() && !dials.contains_key(&node.name) {
+                    let (links, to) = (self.shared.consensus.clone(), node.clone());
+                    let dial = async move { drop(links.connect(&to).await) };
+                    dials.insert(node.name.clone(), self.host().spawn("raft-dial", dial));
+                }
+            }
+            let is_member = |name: &Name| others.iter().any(|(_id, node)| node.name == *name);
+            measured.add(self.shared.consensus.rtts(), is_member);
+            let Some((node, longest)) = measured.longest() else { continue };
+            self.judge(node, longest, &mut told);
+            if round_trips::differs(written, longest) {
+                match round_trips::write(self.host(), &self.shared.options.dir, longest).await {
+                    Ok(()) => written = Some(longest),
+                    Err(error) => tracing::debug!(%error, "the measured round trip cannot be written down"),
+                }
+            }
+        }
+    }
+
+    fn judge(&self, node: &Name, longest: Duration, told: &mut Option<Verdict>) {
+        let verdict = self.shared.timing.judge(longest);
+        if told.replace(verdict) == Some(verdict) {
+            return;
+        }
+        let (rtt_ms, heartbeat_ms) = (longest.as_millis(), self.shared.timing.heartbeat.as_millis());
+        match verdict {
+            Verdict::Good => {
+                tracing::info!(%node, rtt_ms, heartbeat_ms, "round trips between members fit");
+            }
+            Verdict::Tight => {
+                tracing::warn!(
+                    %node,
+                    rtt_ms,
+                    heartbeat_ms,
+                    "round trips leave heartbeats little room; a restart of this member adapts to them"
+                );
+            }
+            Verdict::Unworkable => {
+                tracing::error!(
+                    %node,
+                    rtt_ms,
+                    heartbeat_ms,
+                    "a round trip exceeds the heartbeat: an idle leader accepts nothing; restart this member to adapt"
+                );
+            }
+        }
+    }
+}
