@@ -123,7 +123,10 @@ fn a_full_disk_refuses_hands_over_and_recovers_with_nothing_lost() {
             let proposing = async move { member.propose(command).await };
             match group.machines[full].run("fill", proposing).await.unwrap() {
                 Ok(_) => drop(group.acknowledged.insert(next)),
-                Err(refused) => assert_eq!(refused, ProposeError::Full),
+                // One whose entry was under way when the disk filled up may have been left out by the next leader.
+                Err(refused) => {
+                    assert!(matches!(refused, ProposeError::Full | ProposeError::Unknown(_)), "{refused}");
+                }
             }
             next += 1;
         }

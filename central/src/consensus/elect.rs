@@ -3,9 +3,9 @@
 use base::Mono;
 use openraft::async_runtime::WatchReceiver as _;
 
-use super::Consensus;
 use super::candidacy::Candidacy;
 use super::types::{LogId, Vote};
+use super::{Consensus, StorageState};
 
 impl Consensus {
     /// Stands for election whenever this member is due, until it stops.
@@ -56,7 +56,7 @@ impl Consensus {
         self.candidacy(|candidacy, now| candidacy.is_leader_silent(now))
     }
 
-    /// When this member stands; after a while it looks again when it has no vote.
+    /// When this member stands; after a while it looks again when it may not.
     fn due(&self) -> Mono {
         let metrics = self.raft().metrics();
         let metrics = metrics.borrow_watched();
@@ -68,7 +68,9 @@ impl Consensus {
         let before = u32::try_from(before).unwrap_or(u32::MAX);
         let again = self.host().now() + self.shared.timing.lease();
         let leads = metrics.current_leader == Some(metrics.id);
-        if votes && !leads { self.shared.candidacy.lock().due(before, alone) } else { again }
+        // Without room for its own vote it would only keep others from standing.
+        let can_write = *self.shared.storage.borrow() == StorageState::Good;
+        if votes && !leads && can_write { self.shared.candidacy.lock().due(before, alone) } else { again }
     }
 
     fn candidacy<T>(&self, change: impl FnOnce(&mut Candidacy, Mono) -> T) -> T {

@@ -242,7 +242,18 @@ impl Consensus {
         }
     }
 
+    /// The change goes on when its time is over: half of one is worse than a late one.
     pub(super) async fn change_members_here(&self, change: MemberChange) -> Result<(), MemberError> {
+        let member = self.clone();
+        let changing = self.host().spawn("raft-change", async move { member.take_step(change).await });
+        let failed = |why: &str| Err(MemberError::Failed(why.to_owned()));
+        match self.host().timeout(self.patience(), changing).await {
+            Ok(changed) => changed.unwrap_or_else(|_gone| failed("the node is closing")),
+            Err(Late) => failed("it was not committed in time"),
+        }
+    }
+
+    async fn take_step(self, change: MemberChange) -> Result<(), MemberError> {
         let (voters, nodes) = self.membership();
         match change {
             MemberChange::AddLearner(id, node) => {

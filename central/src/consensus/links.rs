@@ -1,10 +1,8 @@
 //! The links between members: kept up before they are needed, for an election waits for no handshake, and measured.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Name;
-use seam::Task;
 
 use super::round_trips::{self, RoundTrips};
 use super::{Consensus, Verdict};
@@ -17,8 +15,6 @@ impl Consensus {
     pub(super) async fn keep_links(self) {
         let mut measured = RoundTrips::default();
         let (mut written, mut told) = (self.shared.measured, None);
-        // One dial to each at a time: one to a node that never answers takes long.
-        let mut dials: BTreeMap<Name, Task<()>> = BTreeMap::new();
         loop {
             tokio::select! {
                 biased;
@@ -26,14 +22,9 @@ impl Consensus {
                 () = self.host().sleep(LOOK) => {}
             }
             let others = self.others();
-            dials.retain(|_name, dial| !dial.is_finished());
             // A leader's heartbeats dial by themselves.
             for (_id, node) in others.iter().filter(|_other| !self.leads()) {
-                if self.shared.consensus.live(&node.name).is_none() && !dials.contains_key(&node.name) {
-                    let (links, to) = (self.shared.consensus.clone(), node.clone());
-                    let dial = async move { drop(links.connect(&to).await) };
-                    dials.insert(node.name.clone(), self.host().spawn("raft-dial", dial));
-                }
+                self.shared.consensus.prepare(node);
             }
             let is_member = |name: &Name| others.iter().any(|(_id, node)| node.name == *name);
             measured.add(self.shared.consensus.rtts(), is_member);

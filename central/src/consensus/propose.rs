@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use openraft::error::ClientWriteError;
 use openraft::impls::ProgressResponder;
-use seam::Host;
+use seam::{Host, Late};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -82,7 +82,7 @@ impl Consensus {
         loop {
             let left = deadline.since(self.host().now());
             let tried = match self.leader() {
-                Some(Leader::Here) => self.propose_here(command.clone()).await,
+                Some(Leader::Here) => self.propose_here(command.clone(), left).await,
                 Some(Leader::At(id, node)) => {
                     let question = LeaderQuestion::Propose(Box::new(command.clone()));
                     match self.ask_leader(id, &node, question, left).await {
@@ -108,8 +108,13 @@ impl Consensus {
         }
     }
 
-    /// Puts a command into the log if this node leads.
-    pub(super) async fn propose_here(&self, command: Command) -> Result<Reply, ProposeError> {
+    /// Puts a command into the log if this node leads, and waits for its answer `within` that time: a leader without a
+    /// majority, or without room for the vote that replaces it, has none.
+    pub(super) async fn propose_here(
+        &self,
+        command: Command,
+        within: Duration,
+    ) -> Result<Reply, ProposeError> {
         match &*self.storage().borrow() {
             StorageState::Good => {}
             StorageState::Full => return Err(ProposeError::Full),
@@ -120,7 +125,11 @@ impl Consensus {
             mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is closing".to_owned()),
         })?;
-        answer.await.unwrap_or_else(|_dropped| Err(ProposeError::Unknown("the node is closing".to_owned())))
+        match self.host().timeout(within, answer).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(_dropped)) => Err(ProposeError::Unknown("the node is closing".to_owned())),
+            Err(Late) => Err(ProposeError::Unknown("it was not committed in time".to_owned())),
+        }
     }
 }
 

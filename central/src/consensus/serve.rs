@@ -26,9 +26,17 @@ pub(super) async fn raft(member: Consensus, connection: Connection) {
     }
     while let Ok((_opening, sender, receiver)) = connection.accept_stream().await {
         let (answering, peer) = (member.clone(), connection.peer().node.clone());
+        let gone = sender.stopped();
         drop(member.host().spawn("raft-answer", async move {
-            if let Err(error) = answer_raft(&answering, sender, receiver).await {
-                tracing::debug!(%peer, %error, "a question of Raft broke off");
+            tokio::select! {
+                biased;
+                answered = answer_raft(&answering, sender, receiver) => {
+                    if let Err(error) = answered {
+                        tracing::debug!(%peer, %error, "a question of Raft broke off");
+                    }
+                }
+                // A member whose disk is full answers when it has room; nobody waits for that.
+                () = gone => tracing::debug!(%peer, "a question of Raft was given up"),
             }
         }));
     }
@@ -153,7 +161,9 @@ impl Consensus {
         }
         let asked: Asked = receiver.expect(Kind::RPC_REQUEST).await?;
         let reply = match asked.question {
-            LeaderQuestion::Propose(command) => LeaderAnswer::Proposed(self.propose_here(*command).await),
+            LeaderQuestion::Propose(command) => {
+                LeaderAnswer::Proposed(self.propose_here(*command, self.patience()).await)
+            }
             LeaderQuestion::ReadIndex => LeaderAnswer::ReadIndex(self.read_index_here().await),
             LeaderQuestion::Known(id) => LeaderAnswer::Known(self.known(id).await),
             LeaderQuestion::Members(change) => LeaderAnswer::Members(self.change_members_here(change).await),

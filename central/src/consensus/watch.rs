@@ -94,10 +94,10 @@ impl Consensus {
             });
             // Tried again at the next change when it fails, by whoever leads then.
             if !named {
-                drop(self.propose_here(Command::SetMembers(nodes)).await);
+                drop(self.propose_here(Command::SetMembers(nodes), self.patience()).await);
             }
             if !known {
-                drop(self.propose_here(Command::Joined(joined)).await);
+                drop(self.propose_here(Command::Joined(joined), self.patience()).await);
             }
         }
     }

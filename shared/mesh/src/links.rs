@@ -96,6 +96,16 @@ impl Links {
         }
     }
 
+    /// Dials `node` unless it is connected, is being dialled or failed a moment ago; waits for nothing.
+    pub fn prepare(&self, node: &NodeAddr) {
+        let link = self.link(node);
+        let now = self.shared.endpoint.host().now();
+        let may_dial = link.failures.lock().check(now).is_ok();
+        if may_dial && link.live().is_none() {
+            drop(self.dial_under_way(&link));
+        }
+    }
+
     /// The kept connection to `node` if it is live; never dials.
     #[must_use]
     pub fn live(&self, node: &Name) -> Option<Connection> {

@@ -43,6 +43,7 @@ async fn those_who_leave_before_a_silent_node_answers_leave_one_dial_behind() {
     let to = NodeAddr { mesh: silent.local_addr().unwrap(), ..address(&central, "eu") };
     for _who in 0..20 {
         assert!(links.connect(&to).now_or_never().is_none());
+        links.prepare(&to);
     }
     assert_eq!(tasks.dials.load(Ordering::Relaxed), 1);
 }
