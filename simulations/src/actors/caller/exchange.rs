@@ -49,8 +49,10 @@ impl Request {
         .unwrap_or_else(|| call.clone())
     }
 
+    /// Who reaches none tries all once more: the first packet of a connection may be lost, and comes again only after a
+    /// second (RFC 6298 §2.1).
     async fn connect(&self, edges: &[String]) -> Option<ByteStream> {
-        for edge in edges {
+        for edge in edges.iter().chain(edges) {
             let connecting = self.host.connect(edge, CALLS);
             if let Ok(Ok(stream)) = self.host.timeout(CONNECTED_WITHIN, connecting).await {
                 self.note(|call| call.edge.clone_from(edge));
