@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Longest patience with a member of the consensus; nobody stands in for it.
 const LONGEST_CONSENSUS_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a caller waits for a node whose last dial failed.
+/// How long a caller waits for a node whose last dial failed, or whose dial has taken this long already.
 const DOUBT: Duration = Duration::from_millis(300);
 
 /// Connections to nodes, for one purpose. Cheap to clone.
@@ -47,8 +47,13 @@ struct Link {
     dial: Lock<Option<Dial>>,
 }
 
-/// What a dial came to, once it is over.
-type Dial = watch::Receiver<Option<Result<Connection, MeshError>>>;
+/// A dial under way.
+#[derive(Clone, Debug)]
+struct Dial {
+    since: Mono,
+    /// What it came to, once it is over.
+    done: watch::Receiver<Option<Result<Connection, MeshError>>>,
+}
 
 #[derive(Debug, Default)]
 struct Failures {
@@ -86,9 +91,11 @@ impl Links {
             return Ok(live);
         }
         let host = self.shared.endpoint.host();
-        let doubtful = link.failures.lock().check(host.now())?;
-        let dialled = dialled(self.dial_under_way(&link));
-        if doubtful {
+        let failed_before = link.failures.lock().check(host.now())?;
+        let dial = self.dial_under_way(&link);
+        let is_doubtful = failed_before || host.now().since(dial.since) >= DOUBT;
+        let dialled = dialled(dial);
+        if is_doubtful {
             let unreachable = Err(MeshError::Unreachable { remote: node.mesh });
             host.timeout(DOUBT, dialled).await.unwrap_or(unreachable)
         } else {
@@ -156,13 +163,15 @@ impl Links {
     fn dial_under_way(&self, link: &Arc<Link>) -> Dial {
         let mut dial = link.dial.lock();
         // One whose task is gone ended with the process.
-        if let Some(under_way) = dial.as_ref().filter(|dial| dial.has_changed().is_ok()) {
+        if let Some(under_way) = dial.as_ref().filter(|dial| dial.done.has_changed().is_ok()) {
             return under_way.clone();
         }
-        let (done, under_way) = watch::channel(None);
+        let (done, coming) = watch::channel(None);
+        let host = self.shared.endpoint.host();
+        let under_way = Dial { since: host.now(), done: coming };
         *dial = Some(under_way.clone());
         let (links, link) = (self.clone(), Arc::clone(link));
-        drop(self.shared.endpoint.host().spawn("mesh-dial", async move {
+        drop(host.spawn("mesh-dial", async move {
             let dialled = links.dial(&link).await;
             *link.dial.lock() = None;
             done.send_replace(Some(dialled));
@@ -226,7 +235,7 @@ impl Link {
 
 async fn dialled(mut dial: Dial) -> Result<Connection, MeshError> {
     let stopping = || MeshError::Closed("the node is stopping".to_owned());
-    let done = dial.wait_for(Option::is_some).await.map_err(|_gone| stopping())?;
+    let done = dial.done.wait_for(Option::is_some).await.map_err(|_gone| stopping())?;
     done.clone().ok_or_else(stopping)?
 }
 
