@@ -229,7 +229,7 @@ impl Node {
             biased;
             () = stop.wanted() => Ok(()),
             why = consensus.stopped() => Err(NodeError::Stopped(why)),
-            why = parts.outgrown() => Err(NodeError::Stopped(why)),
+            why = parts.outgrown(mesh::level(&host)) => Err(NodeError::Stopped(why)),
         };
         if let Err(error) = &ended {
             tracing::error!(%error, "the node stops");

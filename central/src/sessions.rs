@@ -89,8 +89,18 @@ impl Sessions {
             return self.shared.table.lock().end(edge, boot, last);
         };
         let nodes = self.shared.consensus.read(nodes_message);
+        #[cfg(feature = "next-level")]
+        let level = welcome.level;
         let messages = [encoded(&ToEdge::Welcome(welcome)), configuration, encoded(&nodes)];
+        #[cfg(feature = "next-level")]
+        let messages = messages.into_iter().chain([Self::greeting(level)]);
         self.shared.table.lock().begin(edge, boot, given, messages.into_iter().flatten());
+    }
+
+    /// What follows at the next level.
+    #[cfg(feature = "next-level")]
+    fn greeting(level: u16) -> Option<bytes::Bytes> {
+        if level < wire::NEXT_LEVEL { None } else { encoded(&ToEdge::GreetingNext { level }) }
     }
 
     /// Tells a process that another took its identity; its session ends.
@@ -214,6 +224,8 @@ const fn message_stamp(message: &ToEdge) -> Stamp {
         | ToEdge::Closed { .. }
         | ToEdge::Superseded
         | ToEdge::Unavailable { .. } => Stamp { era: base::Era(0), revision: base::Revision(0) },
+        #[cfg(feature = "next-level")]
+        ToEdge::GreetingNext { .. } => Stamp { era: base::Era(0), revision: base::Revision(0) },
         ToEdge::Current { stamp } => *stamp,
     }
 }

@@ -69,7 +69,7 @@ impl Overview {
             health: attached.health,
         };
         View {
-            level: wire::LEVEL,
+            level: mesh::level(&self.host),
             epoch: self.consensus.read(State::epoch),
             applied: self.consensus.standing().applied,
             edges: self.sessions.attached().into_iter().map(edge).collect(),

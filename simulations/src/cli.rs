@@ -97,9 +97,19 @@ pub enum CliError {
     Out(#[from] io::Error),
 }
 
+/// Whether this build can play it.
+const fn can_play(scenario: &Scenario) -> bool {
+    cfg!(feature = "next-level") || !scenario.next_level
+}
+
 /// The scenario at `file`, with the round trips of a table where there is one.
 fn scenario(file: &Path, rtt: Option<&Path>) -> Result<Scenario, CliError> {
     let mut scenario = Scenario::load(file)?;
+    if !can_play(&scenario) {
+        let what =
+            format!("{} needs `--features next-level`: nodes of two levels of messages", scenario.name);
+        return Err(CliError::Asked(what));
+    }
     if let Some(rtt) = rtt {
         let name = rtt.display().to_string();
         let text = files::read(rtt).map_err(|source| CliError::File { path: name.clone(), source })?;

@@ -107,6 +107,19 @@ pub enum Fault {
         /// Which.
         target: Target,
     },
+    /// An operator stops a node in good order; when the fault heals it starts with a build that knows so many levels of
+    /// messages more than this release.
+    Upgrade {
+        /// Which.
+        target: Target,
+        /// 1: the next, 0: this one.
+        ahead: u16,
+    },
+    /// An operator lets the mesh use the next level of messages, as soon as every central node knows it.
+    RaiseLevel {
+        /// Who is asked first.
+        target: Target,
+    },
     /// An operator lets another central node lead.
     Transfer {
         /// Which.
@@ -184,6 +197,8 @@ impl Fault {
             Self::Slow { .. } => "slow",
             Self::ClockSkew { .. } => "clock_skew",
             Self::Drain { .. } => "drain",
+            Self::Upgrade { .. } => "upgrade",
+            Self::RaiseLevel { .. } => "raise_level",
             Self::Transfer { .. } => "transfer",
             Self::Replace { .. } => "replace",
         }
@@ -194,7 +209,7 @@ impl Fault {
     #[must_use]
     pub const fn lasts(&self, at: u64, until: Until) -> Until {
         match self {
-            Self::Transfer { .. } => Until::At(at + 1),
+            Self::Transfer { .. } | Self::RaiseLevel { .. } => Until::At(at + 1),
             Self::Replace { .. } => Until::Never,
             _ => until,
         }
@@ -211,6 +226,8 @@ impl Fault {
             | Self::Slow { target, .. }
             | Self::ClockSkew { target, .. }
             | Self::Drain { target }
+            | Self::Upgrade { target, .. }
+            | Self::RaiseLevel { target }
             | Self::Transfer { target }
             | Self::Replace { target }
             | Self::Disk { target, .. } => vec![target.clone()],

@@ -45,6 +45,9 @@ pub trait Ground: fmt::Debug + Send + Sync {
     /// Asks a node to stop in good order, as SIGTERM does.
     fn stop(&self, name: &str);
 
+    /// Says how many levels of messages a machine's next process knows more than this release.
+    fn set_build(&self, name: &str, ahead: u16);
+
     /// Takes a machine's power away; `torn`: a part of what was not synced survives.
     fn power_off(&self, name: &str, torn: bool);
 

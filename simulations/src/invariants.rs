@@ -16,10 +16,10 @@ mod fresh;
 mod healed;
 mod held;
 mod linear;
+mod operated;
 mod outcomes;
 mod overrun;
 mod receipts;
-mod replaced;
 mod terms;
 mod upstream;
 
@@ -60,7 +60,7 @@ pub const ALL: [(&str, Judge); 21] = [
     ("current", current::judge),
     ("held", held::judge),
     ("overrun", overrun::judge),
-    ("replaced", replaced::judge),
+    ("operated", operated::judge),
     ("terms", terms::judge),
     ("ended", ended::judge),
     ("expect", expect::judge),

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use base::{NodeId, Role};
 use bytes::Bytes;
-use central::admin::api::{AddMember, Catalog, Changed, EpochRow, Files, Ledger, Members, Status, Transfer};
+use central::admin::api::{
+    AddMember, Catalog, Changed, EpochRow, Files, Ledger, Level, Members, Status, Transfer,
+};
 use central_core::files::Source;
 use http::{Method, Request, Response};
 use http_body_util::Full;
@@ -141,6 +143,14 @@ impl Operator {
     /// As [`Operator::apply`].
     pub async fn transfer(&self, node: &str, to: NodeId) -> Result<Members, ExchangeError> {
         self.ask(node, Method::POST, "/v1/members/transfer", &Transfer { to }).await
+    }
+
+    /// Lets the mesh use messages of another level.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn raise_level(&self, node: &str, to: u16) -> Result<Changed, ExchangeError> {
+        self.ask(node, Method::POST, "/v1/level", &Level { to }).await
     }
 
     async fn ask<T: DeserializeOwned>(

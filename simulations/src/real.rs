@@ -190,6 +190,7 @@ fn possible(schedule: &Schedule, ground: Ground) -> (Schedule, Vec<String>) {
             Fault::Disk { how: DiskFault::Slow | DiskFault::Fails | DiskFault::Lies, .. } => {
                 "a real disk can only be full"
             }
+            Fault::Upgrade { .. } | Fault::RaiseLevel { .. } => "there is one binary",
             Fault::Slow { .. } => "all real nodes share the machine's processors",
             Fault::Replace { .. } => "no machine stands ready to take a member's place",
             Fault::Disk { how: DiskFault::Full, .. } if ground == Ground::Loopback => {

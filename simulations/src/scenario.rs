@@ -31,6 +31,9 @@ pub struct Scenario {
     pub name: String,
     /// What it shows, for people.
     pub about: String,
+    /// Whether it needs the feature `next-level`, a build that plays two.
+    #[serde(default)]
+    pub next_level: bool,
     /// What stands where.
     pub topology: Topology,
     /// Links by pair of regions ("eu-us"), `inside` a region, and `between` all other pairs.

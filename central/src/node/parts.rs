@@ -107,15 +107,15 @@ impl Parts {
         Self { admin: host.spawn("admin", serving), calls, level, sending, _others: others }
     }
 
-    /// Waits until the mesh uses a level that this build does not know.
-    pub(super) async fn outgrown(&self) -> String {
+    /// Waits until the mesh uses a level that this build, which knows up to `newest`, does not know.
+    pub(super) async fn outgrown(&self, newest: u16) -> String {
         let mut level = self.level.clone();
-        let known = level.wait_for(|level| *level > wire::LEVEL).await.map(|level| *level);
+        let known = level.wait_for(|level| *level > newest).await.map(|level| *level);
         let Ok(level) = known else {
             // Whoever told levels has ended with the node's log, which says why.
             return std::future::pending().await;
         };
-        format!("the mesh uses level {level}, this build knows up to {}; upgrade it", wire::LEVEL)
+        format!("the mesh uses level {level}, this build knows up to {newest}; upgrade it")
     }
 
     /// Waits for operators' requests and relayed calls under way, at most `longest`.

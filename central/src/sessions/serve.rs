@@ -193,6 +193,12 @@ async fn read(live: &Live, mut receiver: Receiver) -> End {
         };
         match said {
             Ok(ToCentral::Bye) => return bye(live).await,
+            #[cfg(feature = "next-level")]
+            Ok(ToCentral::HealthNext { .. })
+                if mesh::level(&live.sessions.shared.host) < wire::NEXT_LEVEL =>
+            {
+                return "a message of a level that this node does not know".to_owned();
+            }
             Ok(said) => heard(live, said),
             Err(error) => return error.to_string(),
         }
@@ -215,6 +221,10 @@ fn heard(live: &Live, said: ToCentral) {
             sessions.table.lock().told(&live.edge, live.boot, note);
         }
         ToCentral::Health(health) => {
+            sessions.table.lock().told(&live.edge, live.boot, |told| told.health = health);
+        }
+        #[cfg(feature = "next-level")]
+        ToCentral::HealthNext { health, running_ms: _ } => {
             sessions.table.lock().told(&live.edge, live.boot, |told| told.health = health);
         }
         ToCentral::Hello(_again) => tracing::debug!(edge = %live.edge, "an edge said hello twice"),

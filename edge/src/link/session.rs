@@ -36,6 +36,9 @@ pub(super) struct Session {
 #[derive(Debug, Default)]
 struct State {
     welcomed: bool,
+    /// The session's.
+    #[cfg(feature = "next-level")]
+    level: u16,
     /// A session was welcomed once in this process's life.
     met: bool,
     leaving: bool,
@@ -87,7 +90,7 @@ impl Session {
         let snapshot = self.snapshots.load();
         let have = (snapshot.epoch() > Epoch(0)).then(|| (snapshot.stamp(), snapshot.epoch()));
         Hello {
-            level: wire::LEVEL,
+            level: mesh::level(&self.host),
             build: env!("CARGO_PKG_VERSION").to_owned(),
             boot: self.boot,
             resume,
@@ -147,6 +150,10 @@ impl Session {
                 self.purse.welcome(&welcome);
                 let mut state = self.state.lock();
                 (state.welcomed, state.met, state.health_due) = (true, true, self.host.now());
+                #[cfg(feature = "next-level")]
+                {
+                    state.level = welcome.level;
+                }
                 drop(state);
                 tracing::info!(incarnation = %welcome.incarnation, level = welcome.level, "attached to central");
             }
@@ -163,8 +170,31 @@ impl Session {
             ToEdge::Superseded if base::mutant!(SupersededGoesOn) => {}
             ToEdge::Superseded => return Ok(Step::Superseded),
             ToEdge::Unavailable { why } => return Err(why),
+            #[cfg(feature = "next-level")]
+            ToEdge::GreetingNext { level } => {
+                if mesh::level(&self.host) < wire::NEXT_LEVEL {
+                    return Err("a message of a level that this edge does not know".to_owned());
+                }
+                tracing::info!(level, "greeted at the next level");
+            }
         }
         Ok(Step::On)
+    }
+
+    /// Health as the session's level has it.
+    #[cfg(feature = "next-level")]
+    fn health_message(&self, state: &State) -> ToCentral {
+        let health = self.health(state);
+        if state.level < wire::NEXT_LEVEL {
+            return ToCentral::Health(health);
+        }
+        let running_ms = self.host.now().as_nanos() / 1_000_000;
+        ToCentral::HealthNext { health, running_ms }
+    }
+
+    #[cfg(not(feature = "next-level"))]
+    fn health_message(&self, state: &State) -> ToCentral {
+        ToCentral::Health(self.health(state))
     }
 
     /// What to tell central now.
@@ -180,7 +210,7 @@ impl Session {
         self.last_words(&mut state, now, &mut messages);
         if now >= state.health_due {
             state.health_due = now + HEALTH_EACH;
-            messages.push(ToCentral::Health(self.health(&state)));
+            messages.push(self.health_message(&state));
         }
         if state.leaving && self.purse.is_settled() {
             state.bye = true;

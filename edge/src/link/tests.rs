@@ -175,6 +175,8 @@ impl Central {
             ToCentral::Report(report) => Command::Reports(vec![(name(), report)]),
             ToCentral::Receipts(batch) => Command::Receipts { edge: name(), batch },
             ToCentral::Final(report) => Command::Final { edge: name(), report },
+            #[cfg(feature = "next-level")]
+            ToCentral::HealthNext { .. } => return,
             ToCentral::Hello(_) | ToCentral::Applied { .. } | ToCentral::Health(_) | ToCentral::Bye => return,
         };
         if !self.deaf {

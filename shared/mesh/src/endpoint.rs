@@ -216,13 +216,13 @@ async fn handshake(host: &Host, pulse: Pulse, incoming: quinn::Incoming) -> Resu
         quinn.close(REFUSED, reason.as_bytes());
         return Err(MeshError::Refused { remote, check: refusal.check, reason });
     }
-    welcome(&quinn).await?;
+    welcome(host, &quinn).await?;
     Ok(Connection::new(host.clone(), quinn, peer, purpose, pulse))
 }
 
-async fn welcome(quinn: &quinn::Connection) -> Result<(), MeshError> {
+async fn welcome(host: &Host, quinn: &quinn::Connection) -> Result<(), MeshError> {
     let mut stream = quinn.open_uni().await.map_err(|lost| MeshError::closed(&lost))?;
-    stream.write_all(&wire::LEVEL.to_be_bytes()).await?;
+    stream.write_all(&crate::level(host).to_be_bytes()).await?;
     stream.finish().map_err(|_closed| MeshError::Closed("the welcome stream closed".to_owned()))
 }
 

@@ -29,6 +29,8 @@ pub fn current() -> Option<Host> {
 #[derive(Clone, Debug)]
 pub struct Host {
     parts: Arc<Parts>,
+    #[cfg(feature = "next-level")]
+    levels_ahead: u16,
 }
 
 /// The task ended without a result: it was aborted or it panicked.
@@ -49,7 +51,26 @@ impl Host {
     /// A host made of `parts`.
     #[must_use]
     pub fn from_parts(parts: Parts) -> Self {
-        Self { parts: Arc::new(parts) }
+        Self {
+            parts: Arc::new(parts),
+            #[cfg(feature = "next-level")]
+            levels_ahead: 0,
+        }
+    }
+
+    /// The same host with a process that speaks so many levels of messages more than this release.
+    #[cfg(feature = "next-level")]
+    #[must_use]
+    pub fn ahead(mut self, levels: u16) -> Self {
+        self.levels_ahead = levels;
+        self
+    }
+
+    /// How many levels of messages its process speaks more than this release.
+    #[cfg(feature = "next-level")]
+    #[must_use]
+    pub const fn levels_ahead(&self) -> u16 {
+        self.levels_ahead
     }
 
     /// What the host is made of, to build one that differs in a part.

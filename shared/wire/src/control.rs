@@ -43,6 +43,14 @@ pub enum ToCentral {
     Health(Health),
     /// The edge leaves in good order: everything settled and returned.
     Bye,
+    /// In place of [`ToCentral::Health`], from the next level on.
+    #[cfg(feature = "next-level")]
+    HealthNext {
+        /// As before.
+        health: Health,
+        /// How long the process runs, in milliseconds.
+        running_ms: u64,
+    },
 }
 
 /// What central sends.
@@ -102,6 +110,12 @@ pub enum ToEdge {
     Unavailable {
         /// Why, in words.
         why: String,
+    },
+    /// After [`ToEdge::Nodes`] at a session's start, from the next level on.
+    #[cfg(feature = "next-level")]
+    GreetingNext {
+        /// The session's.
+        level: u16,
     },
 }
 

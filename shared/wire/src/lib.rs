@@ -14,3 +14,8 @@ pub mod ledger;
 
 /// The newest session level this build speaks; `Hello` carries it and the lower of both ends rules.
 pub const LEVEL: u16 = 1;
+
+/// The level after it, which only tests of upgrades speak: edges tell more of themselves
+/// ([`control::ToCentral::HealthNext`]) and are greeted ([`control::ToEdge::GreetingNext`]).
+#[cfg(feature = "next-level")]
+pub const NEXT_LEVEL: u16 = LEVEL + 1;

@@ -88,6 +88,25 @@ impl Operations {
         });
     }
 
+    /// Lets the mesh use the next level of messages: asks until every central node knows it.
+    pub fn start_raising(&self, name: String, stop: Stop) {
+        let this = self.clone();
+        self.spawn("operator raises the level", async move {
+            let mut last = None;
+            for turn in 0.. {
+                match this.operator.raise_level(&this.centrals.at(turn), wire::LEVEL + 1).await {
+                    Ok(_changed) => return this.operated("raise_level", &name, None),
+                    Err(error) => last = Some(error),
+                }
+                if stop.is_wanted() {
+                    break;
+                }
+                this.operator.host().sleep(AGAIN).await;
+            }
+            this.operated("raise_level", &name, last.as_ref());
+        });
+    }
+
     /// Puts the machine that stands ready in the place of the node called `old`: asks until it has its vote.
     pub fn start_replacing(&self, field: &Field, old: String, stop: Stop) {
         let (this, field) = (self.clone(), field.clone());

@@ -68,6 +68,9 @@ impl Sweep {
     pub(super) fn run(self) -> Result<bool, CliError> {
         let mut scenarios = Vec::new();
         for file in scenario_files(&self.scenarios)? {
+            if !super::can_play(&Scenario::load(&file)?) {
+                continue;
+            }
             let scenario = Arc::new(super::scenario(&file, self.rtt.as_deref())?);
             scenarios.push((file, scenario));
         }

@@ -52,6 +52,8 @@ struct State {
     /// Tasks that wait for the process to run on, when it is paused.
     paused: Option<Vec<Waker>>,
     slow: Option<Slow>,
+    /// Levels of messages that the next process knows more than this release.
+    levels_ahead: u16,
     /// Tasks that wait until the processor of a slow machine is free.
     waiting: Vec<Waker>,
     tasks: BTreeMap<u64, AbortHandle>,
@@ -91,6 +93,7 @@ impl Machine {
             host: None,
             paused: None,
             slow: None,
+            levels_ahead: 0,
             waiting: Vec::new(),
             tasks: BTreeMap::new(),
             next_task: 0,
@@ -134,8 +137,24 @@ impl Machine {
             state.generation
         };
         self.0.shared.network.set_presence(self.0.address, Presence::Up(generation));
-        let host = Host::from_parts(self.parts(generation));
+        let host = self.built(Host::from_parts(self.parts(generation)));
         self.0.state.lock().host = Some(host.clone());
+        host
+    }
+
+    /// Says how many levels of messages its next process knows more than this release. Without the feature `next-level`
+    /// there is one build.
+    pub fn set_build(&self, levels_ahead: u16) {
+        self.0.state.lock().levels_ahead = levels_ahead;
+    }
+
+    #[cfg(feature = "next-level")]
+    fn built(&self, host: Host) -> Host {
+        host.ahead(self.0.state.lock().levels_ahead)
+    }
+
+    #[cfg(not(feature = "next-level"))]
+    fn built(&self, host: Host) -> Host {
         host
     }
 

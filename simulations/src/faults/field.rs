@@ -166,7 +166,7 @@ impl Field {
         if matches!(fault, Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. }) {
             machines.retain(|name| self.0.places.get(name).is_some_and(|place| place.kind != Kind::Callers));
         }
-        if matches!(fault, Fault::Drain { .. }) {
+        if matches!(fault, Fault::Drain { .. } | Fault::Upgrade { .. }) {
             machines.retain(|name| self.is_node(name) && !self.is_down(name));
         }
         let others = match (&fault, targets.get(1)) {
@@ -241,6 +241,10 @@ impl Field {
             }
             Fault::Replace { .. } => ground.power_off(name, false),
             Fault::Drain { .. } => ground.stop(name),
+            Fault::Upgrade { ahead, .. } => {
+                ground.stop(name);
+                ground.set_build(name, *ahead);
+            }
             Fault::Pause { .. } => ground.pause(name),
             Fault::ClockStep { by_ms, .. } => ground.step_clock(name, *by_ms),
             Fault::ClockSkew { by_ms, drift_ppm, .. } => {
@@ -253,6 +257,7 @@ impl Field {
             | Fault::CutRegion { .. }
             | Fault::Disk { .. }
             | Fault::Slow { .. }
+            | Fault::RaiseLevel { .. }
             | Fault::Transfer { .. }
             | Fault::Flap { .. } => {}
         }
@@ -261,7 +266,11 @@ impl Field {
     fn heal_machine(&self, name: &str, standing: &Standing) {
         let ground = self.ground();
         match &standing.fault {
-            Fault::Crash { .. } | Fault::PowerOff { .. } | Fault::LoseRegion { .. } | Fault::Drain { .. }
+            Fault::Crash { .. }
+            | Fault::PowerOff { .. }
+            | Fault::LoseRegion { .. }
+            | Fault::Drain { .. }
+            | Fault::Upgrade { .. }
                 if !self.is_down(name) =>
             {
                 self.start(name);
@@ -291,6 +300,8 @@ impl Field {
             | Fault::Disk { .. }
             | Fault::Slow { .. }
             | Fault::Drain { .. }
+            | Fault::Upgrade { .. }
+            | Fault::RaiseLevel { .. }
             | Fault::Transfer { .. }
             | Fault::Replace { .. }
             | Fault::Flap { .. } => {}
@@ -426,6 +437,8 @@ impl Standing {
             | Fault::Slow { .. }
             | Fault::ClockSkew { .. }
             | Fault::Drain { .. }
+            | Fault::Upgrade { .. }
+            | Fault::RaiseLevel { .. }
             | Fault::Transfer { .. }
             | Fault::Replace { .. }
             | Fault::Disk { .. } => false,
@@ -440,6 +453,7 @@ impl Standing {
                 | Fault::PowerOff { .. }
                 | Fault::LoseRegion { .. }
                 | Fault::Drain { .. }
+                | Fault::Upgrade { .. }
                 | Fault::Replace { .. }
         );
         takes_down && self.machines.iter().any(|machine| machine == name)
@@ -478,6 +492,8 @@ impl Standing {
             | Fault::Slow { .. }
             | Fault::ClockSkew { .. }
             | Fault::Drain { .. }
+            | Fault::Upgrade { .. }
+            | Fault::RaiseLevel { .. }
             | Fault::Transfer { .. }
             | Fault::Replace { .. }
             | Fault::Disk { .. } => {}

@@ -75,6 +75,10 @@ impl Ground for Simulated {
         self.mesh.stop(name);
     }
 
+    fn set_build(&self, name: &str, ahead: u16) {
+        self.with(name, |machine| machine.set_build(ahead));
+    }
+
     fn power_off(&self, name: &str, torn: bool) {
         let loss = if torn { PowerLoss::Torn } else { PowerLoss::Unsynced };
         self.with(name, |machine| machine.power_off(loss));

@@ -44,6 +44,7 @@ impl Stage {
         for name in &machines {
             match dated.fault {
                 Fault::Transfer { .. } => self.operations.start_transfer(name.clone()),
+                Fault::RaiseLevel { .. } => self.operations.start_raising(name.clone(), stop.clone()),
                 Fault::Replace { .. } => {
                     self.operations.start_replacing(&self.field, name.clone(), stop.clone());
                 }

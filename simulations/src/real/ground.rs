@@ -225,6 +225,9 @@ impl Ground for Real {
         }
     }
 
+    /// Skipped: there is one binary.
+    fn set_build(&self, _name: &str, _ahead: u16) {}
+
     fn power_off(&self, name: &str, _torn: bool) {
         self.set_power(name, false);
         self.crash(name);

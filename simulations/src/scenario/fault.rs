@@ -43,6 +43,9 @@ pub struct FaultSpec {
     /// Whether the clock steps backwards, and is slow rather than fast.
     #[serde(default)]
     backwards: bool,
+    /// Whether an upgraded node gets this release's build again.
+    #[serde(default)]
+    back: bool,
     /// How many times slower a machine is.
     times: Option<Counts>,
     /// What a disk does.
@@ -82,6 +85,8 @@ enum Kind {
     Slow,
     ClockSkew,
     Drain,
+    Upgrade,
+    RaiseLevel,
     Transfer,
     Replace,
 }
@@ -214,6 +219,8 @@ impl FaultSpec {
                 Fault::ClockSkew { target: target()?, by_ms, drift_ppm }
             }
             Kind::Drain => Fault::Drain { target: target()? },
+            Kind::Upgrade => Fault::Upgrade { target: target()?, ahead: u16::from(!self.back) },
+            Kind::RaiseLevel => Fault::RaiseLevel { target: Target::Leader },
             Kind::Transfer => Fault::Transfer { target: target()? },
             Kind::Replace => Fault::Replace { target: target()? },
         })

@@ -1,19 +1,21 @@
 //! A member of central that was lost for good is replaced once a majority can decide that (docs/commands.md "Changing
-//! central's members"): by the time that the healed mesh has served on, its successor has its vote.
+//! central's members"): by the time that the healed mesh has served on, its successor has its vote. So is the level of
+//! messages raised that every central node knows.
 
 use super::{Violation, violation};
 use crate::evidence::Evidence;
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
-    let lost = evidence.history.struck.iter().filter(|struck| struck.what == "replace");
-    let lost: usize = lost.map(|struck| struck.machines.len()).sum();
-    let ends: Vec<_> = evidence.history.operated.iter().filter(|done| done.what == "replace").collect();
+    ["replace", "raise_level"].into_iter().filter_map(|what| undone(evidence, what)).collect()
+}
+
+fn undone(evidence: &Evidence, what: &str) -> Option<Violation> {
+    let asked = evidence.history.struck.iter().filter(|struck| struck.what == what);
+    let asked: usize = asked.map(|struck| struck.machines.len()).sum();
+    let ends: Vec<_> = evidence.history.operated.iter().filter(|done| done.what == what).collect();
     let done = ends.iter().filter(|done| done.failed.is_none()).count();
-    if done < lost {
-        vec![violation("replaced", None, format!("{lost} members were lost, {done} were replaced: {ends:?}"))]
-    } else {
-        Vec::new()
-    }
+    (done < asked)
+        .then(|| violation("operated", None, format!("{what}: {asked} asked for, {done} done: {ends:?}")))
 }
 
 #[cfg(test)]
