@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::{Name, NodeId, Revision, Role};
-use central::consensus::{Consensus, MemberChange, Options as Member, ProposeError, StorageState};
+use central::consensus::{
+    Consensus, MemberChange, MemberError, Options as Member, ProposeError, StorageState,
+};
 use central_core::{Command, Registration, Reply, State};
 use mesh::{Credentials, Endpoint, Purpose};
 use seam::Host;
@@ -101,6 +103,50 @@ fn a_member_whose_disk_was_wiped_does_not_come_back_as_itself() {
         assert!(why.contains("lost or wiped"), "{why}");
         group.machines[wiped].crash();
         group.register_from(leader, 5..10).await;
+        group.agree().await;
+    });
+    run.unwrap();
+}
+
+#[test]
+fn members_change_whoever_leads() {
+    let run = run(&Options::seed(5), |world| async move {
+        let mut group = Group::new(&world, 3).await;
+        group.start_all().await;
+        let leader = group.leader().await;
+        let newcomer = group.machines.len();
+        let addr = group.add_machine().await;
+        group.start(newcomer).await;
+
+        let handing_over = {
+            let member = group.member(leader);
+            let sleeper = world.clone();
+            let around = async move {
+                for turn in 0.. {
+                    drop(member.change_members(MemberChange::Transfer(number(turn % 3))).await);
+                    sleeper.sleep(150 * MS).await;
+                }
+            };
+            group.machines[leader].host().unwrap().spawn("transfers", around)
+        };
+        for _round in 0..10 {
+            let asked = other_than(leader);
+            let added = MemberChange::AddLearner(number(newcomer), addr.clone());
+            assert_eq!(group.ask_to_change(asked, added).await, Ok(()));
+            world.sleep(33 * MS).await;
+        }
+        // Many times: that there are more members must not depend on who leads at the moment.
+        group.change(leader, MemberChange::Promote(number(newcomer))).await;
+        for _round in 0..10 {
+            let again = MemberChange::Promote(number(newcomer));
+            assert_eq!(group.ask_to_change(leader, again).await, Ok(()));
+            world.sleep(47 * MS).await;
+        }
+        let replaced = MemberChange::Remove(number(newcomer));
+        assert_eq!(group.ask_to_change(other_than(leader), replaced).await, Ok(()));
+        group.machines[newcomer].crash();
+        handing_over.abort();
+        group.register_from(leader, 0..5).await;
         group.agree().await;
     });
     run.unwrap();
@@ -359,11 +405,15 @@ impl Group {
         self.world.sleep(SECOND).await;
     }
 
+    async fn ask_to_change(&self, at: usize, change: MemberChange) -> Result<(), MemberError> {
+        let member = self.member(at);
+        let changing = async move { member.change_members(change).await };
+        self.machines[at].run("change", changing).await.unwrap()
+    }
+
     async fn change(&self, at: usize, change: MemberChange) {
         loop {
-            let (member, change) = (self.member(at), change.clone());
-            let changing = async move { member.change_members(change).await };
-            match self.machines[at].run("change", changing).await.unwrap() {
+            match self.ask_to_change(at, change.clone()).await {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::info!(%error, "again");

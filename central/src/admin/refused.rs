@@ -117,8 +117,10 @@ impl From<MemberError> for Refused {
         match error {
             MemberError::Unknown(_) => Self::not_found(error.to_string()),
             MemberError::Taken(_) | MemberError::Last(_) => Self::conflict(error.to_string()),
-            MemberError::Lagging { .. } | MemberError::NoLeader => Self::unavailable(error.to_string()),
-            MemberError::Failed(_) => Self::new(
+            MemberError::Lagging { .. } | MemberError::NoLeader | MemberError::Busy => {
+                Self::unavailable(error.to_string())
+            }
+            MemberError::Moved | MemberError::Failed(_) => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "unknown",
                 format!("{error}; look at the members first"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::{NodeId, Revision};
 use mesh::MeshError;
 use openraft::async_runtime::WatchReceiver as _;
+use openraft::error::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::{ChangeMembers, ReadPolicy};
 use seam::Late;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use wire::frame::Kind;
 
 use super::propose::ProposeError;
 use super::protocol::{Asked, LeaderAnswer, LeaderQuestion};
-use super::types::Place;
+use super::types::{Place, Types};
 use super::{Consensus, PAUSE};
 
 /// A learner that lacks more entries than this is not made a voter: commits might have to wait for it.
@@ -99,6 +100,12 @@ pub enum MemberError {
     /// No leader was found in time.
     #[error("central has no leader at the moment")]
     NoLeader,
+    /// Leadership moved in the middle: whether the change is made is not known.
+    #[error("central's leader changed while the members did")]
+    Moved,
+    /// One change at a time.
+    #[error("another change of the members is under way")]
+    Busy,
     /// The change was refused or is only half made.
     #[error("the membership change failed: {0}")]
     Failed(String),
@@ -222,20 +229,42 @@ impl Consensus {
         }
     }
 
-    /// Changes who is a member; asks the leader when this node is not it.
+    /// Changes who is a member; asks the leader when this node is not it, and its successor when leadership moves
+    /// meanwhile: what a step did already is not done again.
     ///
     /// # Errors
     /// [`MemberError`]. After [`MemberError::Failed`] look at the members before trying again.
     pub async fn change_members(&self, change: MemberChange) -> Result<(), MemberError> {
+        let deadline = self.host().now() + self.patience();
+        let mut unsure = false;
+        loop {
+            let left = deadline.since(self.host().now());
+            let tried = self.try_change_members(change.clone(), left).await;
+            let is_late = self.host().now() >= deadline;
+            match tried {
+                Err(MemberError::Unknown(_)) if unsure && matches!(change, MemberChange::Remove(_)) => {
+                    return Ok(());
+                }
+                Err(MemberError::Moved | MemberError::NoLeader | MemberError::Busy) if !is_late => {
+                    unsure |= tried == Err(MemberError::Moved);
+                    self.host().sleep(PAUSE).await;
+                }
+                Err(MemberError::NoLeader | MemberError::Busy) if unsure => return Err(MemberError::Moved),
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_change_members(&self, change: MemberChange, left: Duration) -> Result<(), MemberError> {
         match self.leader() {
             Some(Leader::Here) => self.change_members_here(change).await,
             Some(Leader::At(id, node)) => {
                 let question = LeaderQuestion::Members(change);
-                match self.ask_leader(id, &node, question, self.patience()).await {
+                match self.ask_leader(id, &node, question, left).await {
                     Ok(LeaderAnswer::Members(answer)) => answer,
                     Ok(_other) => Err(MemberError::Failed("the leader answered another question".to_owned())),
                     Err(Unasked::Unreachable(_)) => Err(MemberError::NoLeader),
-                    Err(Unasked::Silent(why)) => Err(MemberError::Failed(why)),
+                    Err(Unasked::Silent(_)) => Err(MemberError::Moved),
                 }
             }
             None => Err(MemberError::NoLeader),
@@ -269,7 +298,7 @@ impl Consensus {
                     return Err(MemberError::Taken(format!("member {id}, who left for ever,")));
                 }
                 let added = self.raft().add_learner(id.0, Place(node), false).await;
-                added.map(drop).map_err(|error| MemberError::Failed(error.to_string()))
+                added.map(drop).map_err(unmade)
             }
             MemberChange::Promote(id) => {
                 self.check_caught_up(id)?;
@@ -287,7 +316,7 @@ impl Consensus {
             MemberChange::Remove(id) => Err(MemberError::Unknown(id)),
             MemberChange::Replace { old, new } => {
                 if !voters.contains(&old) {
-                    return Err(MemberError::Unknown(old));
+                    return if voters.contains(&new) { Ok(()) } else { Err(MemberError::Unknown(old)) };
                 }
                 self.check_caught_up(new)?;
                 let mut wanted: BTreeSet<u64> = voters.iter().map(|id| id.0).collect();
@@ -307,7 +336,7 @@ impl Consensus {
 
     async fn change(&self, change: ChangeMembers<u64, Place>, retain: bool) -> Result<(), MemberError> {
         let changed = self.raft().change_membership(change, retain).await;
-        changed.map(drop).map_err(|error| MemberError::Failed(error.to_string()))
+        changed.map(drop).map_err(unmade)
     }
 
     /// Voters, and all nodes by number.
@@ -328,5 +357,17 @@ impl Consensus {
         let reached = matched.map_or(0, |matched| matched.index);
         let lag = metrics.last_log_index.unwrap_or(0).saturating_sub(reached);
         if lag > MAX_LAG { Err(MemberError::Lagging { id, lag }) } else { Ok(()) }
+    }
+}
+
+fn unmade(error: RaftError<Types, ClientWriteError<Types>>) -> MemberError {
+    match error {
+        RaftError::APIError(
+            ClientWriteError::ForwardToLeader(_) | ClientWriteError::LogEntryDiscarded(_),
+        ) => MemberError::Moved,
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(
+            _,
+        ))) => MemberError::Busy,
+        other => MemberError::Failed(other.to_string()),
     }
 }
