@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Name;
+use base::{Amount, Name};
 use central_core::Command;
-use seam::{Bound, Host, Lock};
+use seam::{Bound, Host, Late, Lock};
 use tokio::sync::{Notify, Semaphore};
 use wire::ledger::Report;
 
 use crate::consensus::Consensus;
 
-/// How long a first report waits for others. The leader gathers for 10 ms more.
+/// How long a first report waits for others when calls wait for its credit. The leader gathers for 10 ms more.
 const GATHER: Duration = Duration::from_millis(5);
+/// How long it waits when none does: entries cost every member, and edges tell their counters four times a second.
+const GATHER_AT_EASE: Duration = Duration::from_millis(45);
 
 /// Proposals under way at once: with a round trip of 200 ms, one each 25 ms.
 const AT_ONCE: usize = 8;
@@ -30,6 +32,8 @@ pub(super) struct Reports {
 struct Waiting {
     reports: Lock<BTreeMap<Name, Report>>,
     some: Notify,
+    /// One with calls that wait is among them.
+    pressing: Notify,
 }
 
 impl Reports {
@@ -41,6 +45,7 @@ impl Reports {
 
     /// Takes an edge's counters.
     pub(super) fn take(&self, edge: &Name, report: Report) {
+        let is_pressing = report.rows.iter().any(|row| row.waiting > Amount::ZERO);
         let mut reports = self.waiting.reports.lock();
         match reports.get_mut(edge) {
             Some(known) => merge(known, report),
@@ -48,6 +53,9 @@ impl Reports {
         }
         drop(reports);
         self.waiting.some.notify_one();
+        if is_pressing {
+            self.waiting.pressing.notify_one();
+        }
     }
 }
 
@@ -55,6 +63,7 @@ async fn propose(host: Host, consensus: Consensus, waiting: Arc<Waiting>) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         waiting.some.notified().await;
+        let (Ok(()) | Err(Late)) = host.timeout(GATHER_AT_EASE, waiting.pressing.notified()).await;
         host.sleep(GATHER).await;
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let reports = std::mem::take(&mut *waiting.reports.lock());
@@ -90,7 +99,7 @@ fn merge(known: &mut Report, newer: Report) {
 
 #[cfg(test)]
 mod tests {
-    use base::{Amount, BudgetId, Era, Incarnation, WindowId};
+    use base::{BudgetId, Era, Incarnation, WindowId};
     use wire::ledger::UsageRow;
 
     use super::*;

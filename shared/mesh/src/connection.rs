@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use base::Mono;
@@ -15,7 +16,7 @@ use wire::control::Opening;
 use wire::frame::Kind;
 
 use crate::pulse::Pulse;
-use crate::transport::CLOSED;
+use crate::transport::{CLOSED, IN_EARNEST};
 use crate::{Identity, MeshError, Purpose, Receiver, Sender};
 
 /// A stream whose first frame is not here after this long is given up.
@@ -42,6 +43,8 @@ struct Shared {
     since: Mono,
     pulse: Pulse,
     openings: Mutex<FuturesUnordered<Opened>>,
+    /// Streams that the peer opened.
+    accepted: AtomicU32,
 }
 
 impl Connection {
@@ -53,8 +56,9 @@ impl Connection {
         pulse: Pulse,
     ) -> Self {
         let openings = Mutex::new(FuturesUnordered::new());
+        let accepted = AtomicU32::new(0);
         let since = host.now();
-        Self { shared: Arc::new(Shared { host, quinn, peer, purpose, since, pulse, openings }) }
+        Self { shared: Arc::new(Shared { host, quinn, peer, purpose, since, pulse, openings, accepted }) }
     }
 
     /// Who the peer is.
@@ -142,9 +146,16 @@ impl Connection {
                 }
                 accepted = self.shared.quinn.accept_bi(), if room => {
                     let (send, receive) = accepted.map_err(|lost| MeshError::closed(&lost))?;
+                    self.count_accepted();
                     openings.push(self.opening(send, receive));
                 }
             }
+        }
+    }
+
+    fn count_accepted(&self) {
+        if self.shared.accepted.fetch_add(1, Ordering::Relaxed) + 1 == IN_EARNEST {
+            self.shared.quinn.set_max_concurrent_bi_streams(self.shared.purpose.streams().into());
         }
     }
 

@@ -29,6 +29,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(1);
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// Calls at once over one connection. With [`STREAM_WINDOW`] this bounds what stalled readers can pile up.
 const CALL_STREAMS: u32 = 2_048;
+/// Streams at once over a new connection: each that may come costs memory before anybody comes, and whoever dials may
+/// be nobody.
+const FIRST_STREAMS: u32 = 128;
+/// A connection that carried so many may have as many at once as its purpose allows.
+pub(crate) const IN_EARNEST: u32 = FIRST_STREAMS / 2;
 /// Consensus has a few questions at once; snapshots go in parts.
 const CONSENSUS_STREAMS: u32 = 128;
 /// Sent and not yet acknowledged, over all streams of a connection: 100 ms at 2 Gbit/s.
@@ -61,7 +66,8 @@ impl Purpose {
         Self::ALL.into_iter().find(|purpose| purpose.alpn() == protocol)
     }
 
-    const fn streams(self) -> u32 {
+    /// How many streams a peer may have open at once.
+    pub(crate) const fn streams(self) -> u32 {
         match self {
             Self::Calls => CALL_STREAMS,
             Self::Consensus => CONSENSUS_STREAMS,
@@ -77,7 +83,7 @@ pub(crate) fn transport(purpose: Purpose) -> Arc<TransportConfig> {
     config
         .max_idle_timeout(Some(IDLE.into()))
         .keep_alive_interval(Some(KEEP_ALIVE))
-        .max_concurrent_bidi_streams(VarInt::from_u32(purpose.streams()))
+        .max_concurrent_bidi_streams(VarInt::from_u32(purpose.streams().min(FIRST_STREAMS)))
         .max_concurrent_uni_streams(VarInt::from_u32(1))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         // Stalled streams must not hold up the others, so that the connection's window is the sum of theirs.

@@ -1,5 +1,6 @@
 //! Clocks: the world's, and each host's view of it.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use base::{Mono, WallMs};
@@ -8,6 +9,26 @@ use tokio::time::Instant;
 
 /// What wall clocks show when a run starts: 2027-01-15 08:00:00 UTC, in milliseconds.
 pub(super) const WALL_START_MS: u64 = 1_800_000_000_000;
+
+thread_local! {
+    /// What the world's clock shows while a task runs: a turn takes no time.
+    static TURN: Cell<Option<Mono>> = const { Cell::new(None) };
+}
+
+/// While it lives the world's clock is not read anew.
+pub(super) struct Turn(Option<Mono>);
+
+impl Turn {
+    pub(super) fn begin(clock: &MachineClock) -> Self {
+        Self(TURN.replace(Some(clock.world())))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TURN.set(self.0);
+    }
+}
 
 /// The time of the whole world. Copies agree.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +45,7 @@ impl WorldClock {
     /// Time since the run started.
     #[expect(clippy::disallowed_methods, reason = "the world's clock is tokio's, paused")]
     pub(super) fn now(self) -> Mono {
-        Mono::ZERO + self.start.elapsed()
+        TURN.get().unwrap_or_else(|| Mono::ZERO + self.start.elapsed())
     }
 
     /// Waits until the world's clock shows `at`.

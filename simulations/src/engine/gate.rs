@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use seam::Boxed;
 use simulation_hooks::Random;
 
+use super::clock::Turn;
 use super::machine::{Admission, Core};
 
 /// What the standard monotonic clock shows when a run starts: not zero, so that subtracting a little is safe.
@@ -53,6 +54,7 @@ impl Future for Gated {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        let _turn = Turn::begin(&this.machine.clock);
         match this.machine.admit(this.generation, cx.waker()) {
             Admission::Run => {}
             Admission::Wait => return Poll::Pending,
