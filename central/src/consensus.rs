@@ -6,6 +6,7 @@
 //! `central-core`'s. openraft's types end at this module.
 
 mod candidacy;
+mod clock;
 mod elect;
 mod first;
 mod leader;
@@ -173,7 +174,7 @@ impl Consensus {
         let machine = Machine::open(host.clone(), &options.dir, state, events, applied);
         let machine =
             machine.await.map_err(|source| StartError::Snapshot { dir: options.dir.clone(), source })?;
-        let current = machine.current();
+        let (current, clock) = (machine.current(), machine.clock());
         let consensus = Links::for_purpose(endpoint.clone(), Purpose::Consensus);
         let deadline = timing.append_deadline();
         let network =
@@ -183,7 +184,7 @@ impl Consensus {
         let undecided = pristine && options.first_members.contains_key(&options.id);
         let part = channel::Sender::new(if undecided { Part::Asks } else { Part::Takes });
         let (proposals, queue) = mpsc::channel(MAX_WAITING);
-        let batcher = Batcher { host: host.clone(), raft: raft.clone(), storage: storage.clone() };
+        let batcher = Batcher { host: host.clone(), raft: raft.clone(), clock, storage: storage.clone() };
         drop(host.spawn("raft-batch", batcher.run(queue)));
         let calls = Links::new(endpoint);
         let candidacy = Lock::new(Candidacy::new(timing, host.now()));

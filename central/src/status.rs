@@ -236,6 +236,10 @@ fn budget_row(budget: &Budget, row: Option<&LedgerRow>) -> api::BudgetRow {
         Scope::Tenant(tenant) => format!("tenant {tenant}"),
         Scope::App(tenant, app) => format!("app {tenant}/{app}"),
         Scope::Key(key) => format!("key {key}"),
+        Scope::Scenario(tenant, scenario) => format!("scenario {tenant}/{scenario}"),
+        Scope::Model(Some(tenant), model) => format!("model {model} of tenant {tenant}"),
+        Scope::Model(None, model) => format!("model {model}"),
+        Scope::Provider(provider) => format!("provider {provider}"),
     };
     let spent = row.map(|row| {
         let settled = row.receipts.saturating_add(row.crash).saturating_add(row.overrun);

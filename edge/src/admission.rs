@@ -10,7 +10,8 @@ use wire::catalog::Budget;
 
 use crate::identity::Caller;
 use crate::ingress::Arrival;
-use crate::purse::{Hold, Payer, Purse, Refusal};
+use crate::payers::Payer;
+use crate::purse::{Billed, Hold, Purse, Refusal};
 use crate::routing::Route;
 use crate::snapshot::SharedGate;
 
@@ -100,6 +101,7 @@ pub(crate) struct Permit {
     /// Taken out when it is settled.
     pub(crate) hold: Option<Hold>,
     pub(crate) asks: Vec<(BudgetId, Amount)>,
+    pub(crate) payers: Vec<Payer>,
     _tenant: Pass,
     _key: Pass,
 }
@@ -111,14 +113,15 @@ impl Permit {
     }
 }
 
-/// Lets a call pass, or says why not and when.
+/// Lets a call pass, or says why not and when. Models whose own budgets are exhausted are left out of its route while others
+/// are left.
 ///
 /// # Errors
 /// [`Denied`]; nothing stays taken then.
 pub(crate) async fn admit(
     arrival: &mut Arrival,
     caller: &Caller,
-    route: &Route,
+    route: &mut Route,
     purse: &Purse,
     now: Mono,
 ) -> Result<Permit, Denied> {
@@ -131,22 +134,32 @@ pub(crate) async fn admit(
         .map_err(|refused| Denied::Limit(Level::Tenant, refused))?;
     let key =
         Pass::take(&principal.key_gate, now, stream).map_err(|refused| Denied::Limit(Level::Key, refused))?;
-    let payer = Payer {
-        tenant: principal.tenant.clone(),
-        app: principal.app.clone(),
-        key: principal.key.clone(),
-        region: route.region().clone(),
+    let (hold, asks) = loop {
+        let billed = Billed {
+            tenant: principal.tenant.clone(),
+            app: principal.app.clone(),
+            key: principal.key.clone(),
+            region: route.region().clone(),
+        };
+        let asks = route.asks();
+        match purse.hold(arrival.request, billed, &asks).await {
+            Ok(hold) => break (hold, asks),
+            Err(refusal) if budget(&refusal).is_some_and(|id| route.leave_out(id)) => {}
+            Err(refusal) => {
+                let short = budget(&refusal).and_then(|id| short(id, route.payers(), &asks));
+                return Err(Denied::Budget(refusal, short));
+            }
+        }
     };
-    let asks = route.asks().to_vec();
-    let hold = purse.hold(arrival.request, payer, &asks).await.map_err(|refusal| {
-        let short = budget(&refusal).and_then(|id| {
-            let budget = principal.budgets.iter().find(|budget| budget.id == id)?;
-            let (_budget, most) = asks.iter().find(|(asked, _most)| *asked == id)?;
-            Some((budget.clone(), *most))
-        });
-        Denied::Budget(refusal, short)
-    })?;
-    Ok(Permit { hold: Some(hold), asks, _tenant: tenant, _key: key })
+    let payers = route.payers().to_vec();
+    Ok(Permit { hold: Some(hold), asks, payers, _tenant: tenant, _key: key })
+}
+
+/// A budget, and what the call may need of it at most.
+fn short(id: BudgetId, payers: &[Payer], asks: &[(BudgetId, Amount)]) -> Option<(Budget, Amount)> {
+    let payer = payers.iter().find(|payer| payer.id() == id)?;
+    let (_budget, most) = asks.iter().find(|(asked, _most)| *asked == id)?;
+    Some((payer.budget.as_ref().clone(), *most))
 }
 
 /// The budget that does not pay.

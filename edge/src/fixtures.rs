@@ -1,6 +1,7 @@
 //! What unit tests share: a configuration with two keys and a model.
 
 use base::{Amount, BudgetId, KeyHash, Name, TenantName, Tokens, Unit};
+use wire::calendar::Zone;
 use wire::catalog::{
     Budget, Catalog, Dialect, Key, Limits, Model, Operation, Replica, Scope, Tenant, Timeouts, Window,
 };
@@ -66,6 +67,7 @@ pub(crate) fn budget(name: &str, unit: Unit) -> Budget {
         scope: Scope::Tenant("acme".parse().unwrap()),
         unit,
         window: Window::Day,
+        zone: Zone::default(),
         limit: Amount(1_000),
         horizon_ms: 60_000,
     }

@@ -55,9 +55,9 @@ struct State {
     open: u32,
 }
 
-/// Who pays.
+/// On whose bill a call is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Payer {
+pub struct Billed {
     /// The tenant.
     pub tenant: TenantName,
     /// Its application.
@@ -159,7 +159,7 @@ impl Purse {
     pub async fn hold(
         &self,
         request: RequestId,
-        payer: Payer,
+        payer: Billed,
         asks: &[(BudgetId, Amount)],
     ) -> Result<Hold, Refusal> {
         let (held, waited) = match self.ask(asks)? {

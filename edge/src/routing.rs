@@ -15,6 +15,7 @@ use wire::catalog::{Budget, Operation};
 
 use crate::convert::Call;
 use crate::identity::Caller;
+use crate::payers::{Payer, payers};
 use crate::snapshot::Snapshots;
 
 /// How often links are looked at when nothing changed: a broken one is known from its calls at once anyway.
@@ -60,74 +61,93 @@ pub(crate) struct Route {
     plan: Plan,
     /// Models that may be used, and their bounds.
     bounds: Vec<(usize, Bound)>,
-    asks: Vec<(BudgetId, Amount)>,
+    /// What pays for it.
+    payers: Vec<Payer>,
     stream: bool,
     region: RegionName,
 }
 
-/// Finds where a call may go. `drawn` is a random number.
+/// Finds where a call may go, and which budgets pay. `drawn` is a random number.
 ///
 /// # Errors
 /// [`NoRoute`] says why it may go nowhere.
-pub(crate) fn route(caller: &Caller, call: &Call, home: &RegionName, drawn: u64) -> Result<Route, NoRoute> {
+pub(crate) fn route(
+    caller: &Caller,
+    call: &Call,
+    scenario: Option<&Name>,
+    home: &RegionName,
+    drawn: u64,
+) -> Result<Route, NoRoute> {
     let offer = caller.snapshot().offer(call.model()).ok_or(NoRoute::Unknown)?;
     if !caller.principal().may_ask(call.model()) {
         return Err(NoRoute::Forbidden);
     }
-    let budgets = &caller.principal().budgets;
     let (operation, size) = (call.operation(), call.size());
-    let offered: Vec<_> = offer
-        .candidates()
-        .filter(|candidate| candidate.model.operations.contains(&operation))
-        .map(|candidate| {
-            let bound = Bound::of(&size, operation, &candidate.model, !budgets.is_empty());
-            (candidate, bound)
-        })
-        .collect();
-    if offered.is_empty() {
+    let offered = || offer.candidates().filter(|candidate| candidate.model.operations.contains(&operation));
+    if offered().next().is_none() {
         return Err(NoRoute::Unsupported(operation));
     }
-    if let Some(refused) = unbounded(&offered, budgets) {
+    let of_models = caller.snapshot().model_budgets();
+    let payers = payers(caller.principal(), scenario, offered().map(AsRef::as_ref), of_models);
+    let bound = |candidate: &Candidate| {
+        let is_paid = payers.iter().any(|payer| payer.pays_for(candidate.index));
+        Bound::of(&size, operation, &candidate.model, is_paid)
+    };
+    let offered: Vec<_> = offered().map(|candidate| (candidate, bound(candidate))).collect();
+    if let Some(refused) = unbounded(&offered, &payers) {
         return Err(refused);
     }
-    let offered = offered.into_iter().map(|(candidate, bound)| (candidate.index, bound)).collect();
-    let (bounds, asks) = bounded(offered, budgets);
+    let payable =
+        |(candidate, bound): &(&Arc<Candidate>, Bound)| unpayable(candidate.index, bound, &payers).is_none();
+    let bounds = offered.into_iter().filter(payable);
+    let bounds = bounds.map(|(candidate, bound)| (candidate.index, bound)).collect();
     let plan = Plan::new(Arc::clone(offer), operation, drawn);
-    Ok(Route { plan, bounds, asks, stream: call.stream(), region: home.clone() })
-}
-
-/// A bound by the number of its model.
-type Bounds = Vec<(usize, Bound)>;
-
-/// Those models that every budget can bound, and the most that each budget would pay whichever of them serves.
-fn bounded(offered: Bounds, budgets: &[Budget]) -> (Bounds, Vec<(BudgetId, Amount)>) {
-    let bounds: Bounds =
-        offered.into_iter().filter(|(_, bound)| unpayable(bound, budgets).is_none()).collect();
-    let most = |budget: &Budget| bounds.iter().filter_map(|(_, bound)| bound.amount(budget.unit)).max();
-    let asks = budgets.iter().filter_map(|budget| Some((budget.id, most(budget)?))).collect();
-    (bounds, asks)
+    Ok(Route { plan, bounds, payers, stream: call.stream(), region: home.clone() })
 }
 
 /// A budget that has no bound to hold.
-fn unpayable<'b>(bound: &Bound, budgets: &'b [Budget]) -> Option<&'b Budget> {
-    budgets.iter().find(|budget| bound.amount(budget.unit).is_none())
+fn unpayable<'p>(model: usize, bound: &Bound, payers: &'p [Payer]) -> Option<&'p Budget> {
+    let mut budgets = payers.iter().filter(|payer| payer.pays_for(model)).map(|payer| payer.budget.as_ref());
+    budgets.find(|budget| bound.amount(budget.unit).is_none())
 }
 
 /// Why no model can be paid for, told by the first.
-fn unbounded(offered: &[(&Arc<Candidate>, Bound)], budgets: &[Budget]) -> Option<NoRoute> {
-    if offered.iter().any(|(_, bound)| unpayable(bound, budgets).is_none()) {
+fn unbounded(offered: &[(&Arc<Candidate>, Bound)], payers: &[Payer]) -> Option<NoRoute> {
+    if offered.iter().any(|(candidate, bound)| unpayable(candidate.index, bound, payers).is_none()) {
         return None;
     }
     let (candidate, bound) = offered.first()?;
-    let budget = unpayable(bound, budgets)?;
+    let budget = unpayable(candidate.index, bound, payers)?;
     let (model, lacks) = (candidate.model.name.clone(), bound.lacks(budget.unit, &candidate.model));
     Some(NoRoute::Unbounded { budget: budget.name.clone(), model, lacks })
 }
 
 impl Route {
-    /// What each budget must hold.
-    pub(crate) fn asks(&self) -> &[(BudgetId, Amount)] {
-        &self.asks
+    /// What each budget must hold: the most that it would pay, whichever of its models answers.
+    pub(crate) fn asks(&self) -> Vec<(BudgetId, Amount)> {
+        let most = |payer: &Payer| {
+            let paid = self.bounds.iter().filter(|(model, _)| payer.pays_for(*model));
+            paid.filter_map(|(_, bound)| bound.amount(payer.budget.unit)).max()
+        };
+        self.payers.iter().filter_map(|payer| Some((payer.id(), most(payer)?))).collect()
+    }
+
+    /// What pays for it.
+    pub(crate) fn payers(&self) -> &[Payer] {
+        &self.payers
+    }
+
+    /// Leaves out the models that a budget pays for which cannot. Whether others are left.
+    pub(crate) fn leave_out(&mut self, budget: BudgetId) -> bool {
+        let Some(payer) = self.payers.iter().find(|payer| payer.id() == budget && payer.is_of_models())
+        else {
+            return false;
+        };
+        if self.bounds.iter().all(|(model, _)| payer.pays_for(*model)) {
+            return false;
+        }
+        self.bounds.retain(|(model, _)| !payer.pays_for(*model));
+        true
     }
 
     /// Whether an event stream was asked for.

@@ -25,6 +25,7 @@ use crate::call::Edge;
 use crate::convert::Call;
 use crate::identity::Caller;
 use crate::ingress::Arrival;
+use crate::payers::Payer;
 use crate::record;
 use crate::spans;
 use bill::Bill;
@@ -270,5 +271,11 @@ impl Open {
 
     pub(super) fn asks(&self) -> &[(base::BudgetId, base::Amount)] {
         &self.permit.asks
+    }
+
+    /// The budgets that pay for what the last attempt came to.
+    pub(super) fn payers(&self) -> impl Iterator<Item = &Payer> {
+        let attempt = self.attempt.as_ref().map(|(attempt, _)| attempt);
+        self.permit.payers.iter().filter(move |payer| attempt.is_none_or(|attempt| payer.pays(attempt)))
     }
 }

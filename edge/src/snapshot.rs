@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use wire::catalog::{Budget, Catalog};
 use wire::control::NodeAddr;
 
+use crate::payers::ModelBudgets;
 use callers::Callers;
 pub use callers::{Principal, SharedGate};
 
@@ -29,6 +30,7 @@ pub struct Snapshot {
     catalog: Catalog,
     callers: Callers,
     offers: Offers,
+    model_budgets: ModelBudgets,
 }
 
 impl Snapshot {
@@ -66,6 +68,11 @@ impl Snapshot {
     #[must_use]
     pub fn offer(&self, name: &str) -> Option<&Arc<Offer>> {
         self.offers.find(name)
+    }
+
+    /// Budgets of models and of providers.
+    pub(crate) const fn model_budgets(&self) -> &ModelBudgets {
+        &self.model_budgets
     }
 
     /// Every name that callers may ask for.
@@ -169,7 +176,8 @@ impl Snapshots {
         }
         let callers = Callers::compile(&catalog, &before.callers);
         let offers = Offers::compile(&catalog, &self.0.home);
-        self.0.current.store(Arc::new(Snapshot { stamp, catalog, callers, offers }));
+        let model_budgets = ModelBudgets::compile(&catalog);
+        self.0.current.store(Arc::new(Snapshot { stamp, catalog, callers, offers, model_budgets }));
         self.0.proved.fetch_max(proved, Ordering::Relaxed);
         self.0.changes.send_modify(|count| *count += 1);
         true

@@ -14,9 +14,16 @@ use wire::ledger::{FinalReport, ReceiptBatch, Report};
 pub struct Entry {
     /// The proposer's wall clock. It chooses budget windows and dates epochs; no safety rests on it.
     pub at: WallMs,
+    /// The log's clock. It mints what comes free as time passes.
+    pub clock: LogMs,
     /// What to do.
     pub command: Command,
 }
+
+/// The log's clock, in milliseconds: leaders add the time that passed while they led, so that it stands still while nobody
+/// leads, follows no wall clock and never runs ahead of real time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LogMs(pub u64);
 
 /// What may be asked of the state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

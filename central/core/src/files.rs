@@ -8,6 +8,7 @@ mod budgets;
 mod export;
 mod models;
 mod principals;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

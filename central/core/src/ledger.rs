@@ -16,6 +16,7 @@
 mod account;
 mod edges;
 mod report;
+mod roll;
 mod rows;
 mod share;
 
@@ -23,9 +24,10 @@ use std::collections::BTreeMap;
 
 use base::{BudgetId, Era, Incarnation, Name, WallMs, WindowId};
 use serde::{Deserialize, Serialize};
-use wire::catalog::{Budget, Window};
+use wire::catalog::Budget;
 use wire::ledger::{Charge, FinalReport, Receipt, ReceiptBatch};
 
+use crate::LogMs;
 use account::{Account, Holding};
 use edges::Edge;
 pub use rows::LedgerRow;
@@ -42,6 +44,8 @@ pub struct Ledger {
     era: Era,
     /// The latest time of any entry; never goes back.
     now: WallMs,
+    /// The log's clock; never goes back.
+    clock: LogMs,
     /// Hours since 1970 at the last sweep of old windows.
     swept: u64,
     books: BTreeMap<BudgetId, Book>,
@@ -142,6 +146,12 @@ impl Ledger {
         self.finish(edge, report.incarnation)
     }
 
+    /// The log's clock, as of the last entry that told it.
+    #[must_use]
+    pub const fn clock(&self) -> LogMs {
+        self.clock
+    }
+
     /// The ledger's time: the latest time of any entry.
     #[must_use]
     pub const fn now(&self) -> WallMs {
@@ -178,8 +188,9 @@ impl Ledger {
     }
 
     /// Moves the ledger's time on, never back, and once an hour seals and forgets old windows.
-    fn advance(&mut self, at: WallMs) {
+    fn advance(&mut self, at: WallMs, clock: LogMs) {
         self.now = self.now.max(at);
+        self.clock = self.clock.max(clock);
         if base::mutant!(WindowReopened) {
             self.now = at;
         }
@@ -196,13 +207,14 @@ impl Ledger {
 impl Book {
     /// The window that may be granted from; `None` once the budget is removed.
     fn open(&self, now: WallMs) -> Option<WindowId> {
-        (!self.removed).then(|| self.budget.window.at(now))
+        (!self.removed).then(|| self.budget.window_at(now))
     }
 
     fn sweep(&mut self, now: WallMs) {
-        let kind: Window = self.budget.window;
+        let budget = &self.budget;
         let over = |window: WindowId| {
-            kind.end(window)
+            budget
+                .window_end(window)
                 .is_some_and(|end| now.as_millis() >= end.as_millis().saturating_add(SEAL_AFTER_MS))
         };
         for (window, account) in &mut self.accounts {

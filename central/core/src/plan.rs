@@ -163,6 +163,11 @@ fn mentions(object: &Object, id: &ObjectId) -> bool {
             (Scope::Tenant(tenant), ObjectId::Tenant(gone)) => tenant == gone,
             (Scope::App(tenant, app), ObjectId::App(of, gone)) => tenant == of && app == gone,
             (Scope::Key(key), ObjectId::Key(gone)) => key == gone,
+            (Scope::Scenario(tenant, _) | Scope::Model(Some(tenant), _), ObjectId::Tenant(gone)) => {
+                tenant == gone
+            }
+            (Scope::Model(_, model), ObjectId::Model(gone) | ObjectId::Group(gone)) => model == gone,
+            (Scope::Provider(provider), ObjectId::Provider(gone)) => provider == gone,
             (_scope, _other) => false,
         },
         (_object, _other) => false,

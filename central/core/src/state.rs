@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use base::{BudgetId, Epoch, Era, KeyHash, Name, Revision, Stamp, Unit, WallMs};
 use serde::{Deserialize, Serialize};
-use wire::catalog::{Catalog, Change, Scope, Window};
+use wire::catalog::{Budget, Catalog, Change, Scope, Window};
 use wire::control::NodeAddr;
 
 use crate::ledger::Ledger;
-use crate::{Applied, Command, Effect, Entry, History, Refusal, Registry, Reply, Sealed, Usage};
+use crate::{Applied, Command, Effect, Entry, History, LogMs, Refusal, Registry, Reply, Sealed, Usage};
 
 /// The level that every release speaks, and at which every group begins.
 const FIRST_LEVEL: u16 = 1;
@@ -43,20 +43,24 @@ pub struct State {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct BudgetNumbers {
     next: u64,
-    given: BTreeMap<(Name, Scope, Unit, Window), BudgetId>,
+    given: BTreeMap<Meaning, BudgetId>,
 }
 
 /// When and where in the log an entry is applied.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     at: WallMs,
+    clock: LogMs,
     stamp: Stamp,
 }
+
+/// What makes a budget the same budget: its name, whose calls it pays for, its unit, its window, and whose midnight.
+type Meaning = (Name, Scope, Unit, Window, String);
 
 impl State {
     /// Applies one entry of the log. `revision` is its index; the same entries give the same state everywhere.
     pub fn apply(&mut self, revision: Revision, entry: &Entry) -> Applied {
-        let now = Moment { at: entry.at, stamp: Stamp { era: self.era, revision } };
+        let now = Moment { at: entry.at, clock: entry.clock, stamp: Stamp { era: self.era, revision } };
         let mut effects = Vec::new();
         let reply = match &entry.command {
             Command::Batch(commands) => {
@@ -94,6 +98,12 @@ impl State {
             effects.push(Effect::LevelRaised(asked));
         }
         Reply::Done
+    }
+
+    /// The log's clock, as of the last entry that told it.
+    #[must_use]
+    pub const fn clock(&self) -> LogMs {
+        self.ledger.clock()
     }
 
     /// The configuration in force.
@@ -200,8 +210,9 @@ impl State {
 }
 
 impl BudgetNumbers {
-    fn number(&mut self, name: &Name, scope: &Scope, unit: Unit, window: Window) -> BudgetId {
-        let meaning = (name.clone(), scope.clone(), unit, window);
+    fn number(&mut self, budget: &Budget) -> BudgetId {
+        let Budget { name, scope, unit, window, zone, .. } = budget;
+        let meaning = (name.clone(), scope.clone(), *unit, *window, zone.name.clone());
         if let Some(known) = self.given.get(&meaning) {
             return *known;
         }

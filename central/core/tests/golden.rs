@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use base::{Epoch, Era, Incarnation, NodeId, Role, WallMs};
-use central_core::{CatalogChange, Command, Entry, Registration, Sealed};
+use central_core::{CatalogChange, Command, Entry, LogMs, Registration, Sealed};
 use wire::catalog::{Change, ObjectId};
 use wire::control::{Hello, NodeAddr};
 use wire::ledger::{FinalReport, ReceiptBatch, Report};
@@ -15,7 +15,11 @@ const EXPECTED: &str = include_str!("golden/entry.hex");
 
 #[test]
 fn the_encoding_of_entries_does_not_change() {
-    let entry = Entry { at: WallMs::from_millis(1_700_000_000_000), command: Command::Batch(commands()) };
+    let entry = Entry {
+        at: WallMs::from_millis(1_700_000_000_000),
+        clock: LogMs(12_345),
+        command: Command::Batch(commands()),
+    };
     let bytes = wire::codec::encode(&entry).unwrap();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, EXPECTED.trim());

@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 
 use base::{Epoch, KeyHash, Name, Revision, Stamp, WallMs};
 use central_core::{
-    Applied, CatalogChange, Command, Effect, Entry, KEPT_EPOCHS, Refusal, Registration, Reply, Sealed, State,
+    Applied, CatalogChange, Command, Effect, Entry, KEPT_EPOCHS, LogMs, Refusal, Registration, Reply, Sealed,
+    State,
 };
 use proptest::prelude::*;
+use wire::calendar::Zone;
 use wire::catalog::{
     App, Budget, Catalog, Change, Dialect, Key, Limits, Object, ObjectId, Provider, Scope, Tenant, Window,
 };
@@ -27,7 +29,7 @@ impl Log {
     fn apply(&mut self, command: Command) -> Applied {
         self.revision += 1;
         let at = WallMs::from_millis(1_000 * self.revision);
-        self.state.apply(Revision(self.revision), &Entry { at, command })
+        self.state.apply(Revision(self.revision), &Entry { at, clock: LogMs(at.as_millis()), command })
     }
 
     fn change(&mut self, changes: Vec<Change>) -> Applied {
@@ -70,6 +72,7 @@ fn budget(unit: base::Unit, limit: u64) -> Object {
         scope: Scope::Tenant("acme".parse().unwrap()),
         unit,
         window: Window::Total,
+        zone: Zone::default(),
         limit: base::Amount(limit),
         horizon_ms: 1_000,
     })

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 
 use central_core::{Effect, Reply, State};
 
+use super::clock::LogClock;
 use super::snapshot;
 use super::types::{LogId, Proposal, Snapshot, SnapshotMeta, StoredMembership, Types};
 
@@ -52,6 +53,7 @@ pub(crate) struct Current {
 pub(crate) struct Machine {
     host: Host,
     file: PathBuf,
+    clock: LogClock,
     current: Arc<Lock<Current>>,
     /// What the file holds.
     saved: Option<SnapshotMeta>,
@@ -73,11 +75,17 @@ impl Machine {
     ) -> io::Result<Self> {
         let current = Arc::new(Lock::new(Current { state, ..Current::default() }));
         let file = dir.join("state.snapshot");
-        let mut machine = Self { host, file, current, saved: None, events, applied };
+        let clock = LogClock::new(host.now());
+        let mut machine = Self { host, file, clock, current, saved: None, events, applied };
         if let Some(bytes) = machine.read().await? {
             machine.take(&bytes).await?;
         }
         Ok(machine)
+    }
+
+    /// The log's clock, as entries tell it.
+    pub(crate) fn clock(&self) -> LogClock {
+        self.clock.clone()
     }
 
     /// The state, for readers.
@@ -100,6 +108,7 @@ impl Machine {
         let decoded = decoded.map_err(|_gone| io::Error::other("reading the snapshot was ended"))?;
         let (meta, state) = decoded.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
         let last = meta.last_log_id;
+        self.clock.heard(state.clock(), self.host.now());
         *self.current.lock() = Current { state, last, membership: meta.last_membership.clone() };
         self.saved = Some(meta);
         let revision = revision(last);
@@ -118,6 +127,7 @@ impl Machine {
             tracing::error!(index = log_id.index, %error, "a log entry is unknown to this build; it stops");
             io::Error::new(io::ErrorKind::InvalidData, error)
         })?;
+        self.clock.heard(entry.clock, self.host.now());
         let mut current = self.current.lock();
         let applied = current.state.apply(Revision(log_id.index), &entry);
         current.last = Some(log_id);

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use central_core::{Command, Entry, Refusal, Reply};
 
+use super::clock::LogClock;
 use super::protocol::{LeaderAnswer, LeaderQuestion};
 use super::store::StorageState;
 use super::types::{Proposal, Raft};
@@ -138,6 +139,7 @@ impl Consensus {
 pub(super) struct Batcher {
     pub(super) host: Host,
     pub(super) raft: Raft,
+    pub(super) clock: LogClock,
     pub(super) storage: watch::Receiver<StorageState>,
 }
 
@@ -176,7 +178,7 @@ impl Batcher {
         }
     }
 
-    /// Encodes the commands as one entry, stamped with this node's wall clock.
+    /// Encodes the commands as one entry, stamped with this node's wall clock and the log's.
     fn encode(&self, part: &mut [Waiting]) -> Result<Proposal, ProposeError> {
         let mut commands: Vec<Command> = part.iter_mut().map(|waiting| take(&mut waiting.command)).collect();
         let single = commands.len() == 1;
@@ -188,7 +190,7 @@ impl Batcher {
             }
             None => Command::Batch(commands),
         };
-        let entry = Entry { at: self.host.wall(), command };
+        let entry = Entry { at: self.host.wall(), clock: self.clock.now(self.host.now()), command };
         let encoded = Proposal::new(&entry);
         put_back(part, entry.command);
         encoded.map_err(|error| {

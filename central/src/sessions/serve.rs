@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Name;
 use bytes::Bytes;
-use central_core::{Command, Effect, Entry, Registration, Reply, State};
+use central_core::{Command, Effect, Entry, LogMs, Registration, Reply, State};
 use mesh::{Connection, MeshError, Receiver, Sender};
 use seam::{Bound, Late};
 use tokio::sync::mpsc;
@@ -236,7 +236,8 @@ fn heard(live: &Live, said: ToCentral) {
 /// The planted fault: the edge hears what this node thinks that its report will come to.
 fn grant_early(live: &Live, report: &wire::ledger::Report) {
     let command = Command::Reports(vec![(live.edge.clone(), report.clone())]);
-    let entry = Entry { at: live.sessions.shared.host.wall(), command };
+    let at = live.sessions.shared.host.wall();
+    let entry = Entry { at, clock: LogMs::default(), command };
     let mut state = live.sessions.shared.consensus.read(State::clone);
     let revision = state.newest_stamp().revision;
     for effect in state.apply(revision, &entry).effects {

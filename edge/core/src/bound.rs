@@ -68,6 +68,8 @@ impl Bound {
         match unit {
             Unit::Requests => Some(Amount(1)),
             Unit::Tokens => Some(Amount(self.input?.saturating_add(self.output?).0)),
+            Unit::InputTokens => self.input.map(|input| Amount(input.0)),
+            Unit::OutputTokens => self.output.map(|output| Amount(output.0)),
             Unit::NanoUsd => self.cost.map(|cost| Amount(cost.0)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Mono, RequestId, WallMs};
+use base::{Mono, Name, RequestId, WallMs};
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri};
 use telemetry::trace::Context;
@@ -104,6 +104,8 @@ pub(crate) struct Arrival {
     pub(crate) via: Arc<Via>,
     /// The request's headers.
     pub(crate) headers: HeaderMap,
+    /// The scenario it belongs to, as its caller says.
+    pub(crate) scenario: Option<Name>,
     /// Whether hops, attempts and timings are asked for.
     pub(crate) debug: bool,
     /// This call's place in its trace.
@@ -114,11 +116,33 @@ pub(crate) struct Arrival {
     pub(crate) pass: Pass,
 }
 
+/// The scenario that a request says it belongs to.
+///
+/// # Errors
+/// [`BadHeader`] when it is no name.
+pub(crate) fn scenario(headers: &HeaderMap) -> Result<Option<Name>, BadHeader> {
+    let mut values = headers.get_all(SCENARIO).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let name = value.to_str().ok().and_then(|text| text.parse().ok());
+    match (name, values.next()) {
+        (Some(name), None) => Ok(Some(name)),
+        (_no_name, _second) => Err(BadHeader(SCENARIO)),
+    }
+}
+
+/// A header that says something that it cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the header {0} is malformed")]
+pub(crate) struct BadHeader(pub(crate) &'static str);
+
 /// Whether a request asks for its hops, attempts and timings.
 pub(crate) fn asks_debug(headers: &HeaderMap, uri: &Uri) -> bool {
     let by_header = headers.get("x-portolan-debug").is_some_and(|value| value.as_bytes() == b"true");
     by_header || uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "debug=true"))
 }
+
+/// Names the scenario.
+const SCENARIO: &str = "x-portolan-scenario";
 
 #[cfg(test)]
 mod tests {

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use base::{Amount, BudgetId, Epoch, Name, RequestId, Revision, TenantName, Unit, WallMs};
 use central_core::ledger::LedgerRow;
-use central_core::{CatalogChange, Command, Effect, Entry, Registration, State};
+use central_core::{CatalogChange, Command, Effect, Entry, LogMs, Registration, State};
 use seam::{Bound, Host, Stopper};
+use wire::calendar::Zone;
 use wire::catalog::{Budget, Change, Limits, Object, Scope, Tenant, Window};
 use wire::control::{ToCentral, ToEdge};
 
 use super::saved;
 use super::session::{Session, Step};
-use crate::purse::{Hold, Payer, Purse, Refusal, StorageError};
+use crate::purse::{Billed, Hold, Purse, Refusal, StorageError};
 use crate::snapshot::Snapshots;
 use crate::spool::tests::receipt;
 
@@ -124,6 +125,7 @@ impl Central {
                 scope: Scope::Tenant(tenant),
                 unit: Unit::Requests,
                 window: Window::Total,
+                zone: Zone::default(),
                 limit: Amount(limit),
                 horizon_ms: 60_000,
             }),
@@ -142,7 +144,9 @@ impl Central {
 
     fn commit(&mut self, command: Command, at: WallMs) -> Vec<Effect> {
         self.revision += 1;
-        self.state.apply(Revision(self.revision), &Entry { at, command }).effects
+        self.state
+            .apply(Revision(self.revision), &Entry { at, clock: LogMs(at.as_millis()), command })
+            .effects
     }
 
     fn attach(&mut self, edge: &Edge) {
@@ -248,7 +252,7 @@ impl Edge {
     }
 
     async fn hold(&self, budget: BudgetId, amount: u64) -> Result<Hold, Refusal> {
-        let payer = Payer {
+        let payer = Billed {
             tenant: "acme".parse().unwrap(),
             app: "app".parse().unwrap(),
             key: "key".parse().unwrap(),

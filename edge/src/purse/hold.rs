@@ -7,7 +7,7 @@ use edge_core::wallet::{Held, Refused, WaitId, Wallet};
 use tokio::sync::oneshot;
 use wire::ledger::{Outcome, Receipt, ReceiptKind, Usage};
 
-use super::{Payer, Purse, Refusal};
+use super::{Billed, Purse, Refusal};
 
 /// Credit held for one call, or for an admitted call that no budget pays for. Settle it once; dropped unsettled it is
 /// charged in full.
@@ -16,7 +16,7 @@ use super::{Payer, Purse, Refusal};
 pub struct Hold {
     purse: Purse,
     request: RequestId,
-    payer: Payer,
+    payer: Billed,
     held: Option<Held>,
     waited: bool,
 }
@@ -25,7 +25,7 @@ impl Hold {
     pub(super) const fn new(
         purse: Purse,
         request: RequestId,
-        payer: Payer,
+        payer: Billed,
         held: Held,
         waited: bool,
     ) -> Self {

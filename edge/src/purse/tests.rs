@@ -12,11 +12,12 @@ use bytes::Bytes;
 use central_core::ledger::{Ledger, Registered};
 use edge_core::wallet::Record;
 use seam::{Bound, Boxed, Disk, DiskLock, File, Host, Open, Parts, Stopper};
+use wire::calendar::Zone;
 use wire::catalog::{Budget, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::Outcome;
 
-use super::{Payer, Purse, Refusal, StorageError};
+use super::{Billed, Purse, Refusal, StorageError};
 use crate::spool::tests::receipt;
 
 const BUDGET: BudgetId = BudgetId(1);
@@ -172,7 +173,8 @@ impl World {
             self.host.sleep(Duration::from_millis(20)).await;
             self.settled().await;
             let Some(report) = self.purse.report() else { continue };
-            let grants = self.ledger.lock().report(self.host.wall(), &[(edge(), report)]);
+            let now = (self.host.wall(), central_core::LogMs::default());
+            let grants = self.ledger.lock().report(now, &[(edge(), report)]);
             for (_edge, grants) in grants {
                 self.purse.granted(&grants);
             }
@@ -215,8 +217,8 @@ fn ceiling(purse: &Purse) -> Amount {
     ceilings.max().unwrap_or_default()
 }
 
-fn payer() -> Payer {
-    Payer {
+fn payer() -> Billed {
+    Billed {
         tenant: "acme".parse().unwrap(),
         app: "app".parse().unwrap(),
         key: "key".parse().unwrap(),
@@ -287,6 +289,7 @@ fn budgets(limit: u64) -> BTreeMap<Name, Budget> {
         scope: Scope::Key("key".parse().unwrap()),
         unit: Unit::Requests,
         window: Window::Total,
+        zone: Zone::default(),
         limit: Amount(limit),
         horizon_ms: 60_000,
     };

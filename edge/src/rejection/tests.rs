@@ -3,6 +3,7 @@
 use base::{Amount, BudgetId, Mono, Unit, WallMs};
 use edge_core::limits::Refused;
 use http_body_util::BodyExt as _;
+use wire::calendar::Zone;
 use wire::catalog::{Budget, Scope, Window};
 
 use super::*;
@@ -62,6 +63,7 @@ async fn exceeded(spent: u64, most: u64) -> String {
         scope: Scope::Tenant("acme".parse().unwrap()),
         unit: Unit::NanoUsd,
         window: Window::Day,
+        zone: Zone::default(),
         limit: Amount(2_000_000_000),
         horizon_ms: 60_000,
     };

@@ -11,7 +11,7 @@ use super::Rejection;
 use crate::admission::{Denied, Level};
 use crate::convert::Unreadable;
 use crate::identity::Unknown;
-use crate::ingress::{BodyError, NoCall};
+use crate::ingress::{BadHeader, BodyError, NoCall};
 use crate::purse::Refusal;
 use crate::routing::NoRoute;
 
@@ -43,6 +43,17 @@ impl From<NoCall> for Rejection {
                 ..Self::new(Code::MethodNotAllowed, format!("This path takes {allow} only."))
             },
         }
+    }
+}
+
+impl From<BadHeader> for Rejection {
+    fn from(BadHeader(name): BadHeader) -> Self {
+        Self::new(
+            Code::InvalidRequest,
+            format!(
+                "The header `{name}` is not one name of letters, digits, `-`, `_` and `.`. Mend it or leave it out."
+            ),
+        )
     }
 }
 
@@ -212,7 +223,12 @@ fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> 
     let name = short.map_or("of this call", |(budget, _most)| budget.name.as_str());
     match refusal {
         Refusal::Exceeded { limit, spent, .. } => {
-            Rejection::new(Code::BudgetExceeded, exceeded(short, *limit, *spent, wall))
+            let words = exceeded(short, *limit, *spent, wall);
+            match short.and_then(|(budget, most)| comes_free(budget, *most, wall)) {
+                // What comes free by itself soon is a rate, and clients may try again.
+                Some(after) => Rejection::new(Code::RateLimited, words).retry_after(after),
+                None => Rejection::new(Code::BudgetExceeded, words),
+            }
         }
         Refusal::Unavailable { .. } => Rejection::new(
             Code::BudgetUnavailable,
@@ -236,20 +252,40 @@ fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> 
     }
 }
 
+/// How long a caller waits at most for `most` of a budget of a minute or of a span that moves; others are not waited for.
+fn comes_free(budget: &Budget, most: Amount, wall: WallMs) -> Option<Duration> {
+    match budget.window {
+        Window::Minute => {
+            let end = budget.window_end(budget.window_at(wall))?;
+            Some(Duration::from_millis(end.as_millis().saturating_sub(wall.as_millis())))
+        }
+        Window::Rolling { seconds } if most <= budget.limit => {
+            // Four fifths of the limit come free in each span.
+            let share =
+                u128::from(most.0) * 5 * u128::from(seconds) / (u128::from(budget.limit.0.max(1)) * 4);
+            Some(Duration::from_secs(u64::try_from(share).unwrap_or(u64::MAX).clamp(1, u64::from(seconds))))
+        }
+        Window::Rolling { .. } | Window::Hour | Window::Day | Window::Month | Window::Total => None,
+    }
+}
+
 /// Whether nothing is left, the call alone is too large for what is left, or others hold it: each has another mend.
 fn exceeded(short: Option<&(Budget, Amount)>, limit: Amount, spent: Amount, wall: WallMs) -> String {
     let Some((budget, most)) = short else { return "A budget of this call is exhausted.".to_owned() };
     let (name, left) = (&budget.name, limit.saturating_sub(spent));
     let show = |amount| budget.unit.show(amount);
-    let reset = match budget.window.end(budget.window.at(wall)) {
-        Some(end) => format!("It starts anew at {} UTC.", utc(end)),
-        None => "It does not start anew.".to_owned(),
+    let reset = match (budget.window, budget.window_end(budget.window_at(wall))) {
+        (_, Some(end)) => format!("It starts anew at {} UTC.", utc(end)),
+        (Window::Rolling { .. }, None) => "It comes free again as time passes.".to_owned(),
+        (_, None) => "It does not start anew.".to_owned(),
     };
     let span = match budget.window {
-        Window::Hour => "an hour",
-        Window::Day => "a day",
-        Window::Month => "a month",
-        Window::Total => "in total",
+        Window::Minute => "a minute".to_owned(),
+        Window::Hour => "an hour".to_owned(),
+        Window::Day => "a day".to_owned(),
+        Window::Month => "a month".to_owned(),
+        Window::Total => "in total".to_owned(),
+        Window::Rolling { seconds } => format!("in any {seconds} s"),
     };
     let (limit, spent) = (show(limit), show(spent));
     if left == Amount::ZERO {
@@ -259,7 +295,7 @@ fn exceeded(short: Option<&(Budget, Amount)>, limit: Amount, spent: Amount, wall
     let mend = "a smaller `max_tokens` or a shorter prompt";
     let smaller = match budget.unit {
         Unit::Requests => String::new(),
-        Unit::Tokens | Unit::NanoUsd => format!(", or with {mend}"),
+        Unit::Tokens | Unit::InputTokens | Unit::OutputTokens | Unit::NanoUsd => format!(", or with {mend}"),
     };
     if left < *most {
         return format!(

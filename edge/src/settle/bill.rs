@@ -43,7 +43,9 @@ impl Bill {
             }
             None => {
                 let usage = Usage { input, cached_input: Tokens(0), output: output.unwrap_or_default() };
-                Self { actual: open.asks().to_vec(), ..Self::of_usage(open, usage, true, true) }
+                let pays = |id| open.payers().any(|payer| payer.id() == id);
+                let held = open.asks().iter().filter(|(id, _most)| pays(*id)).copied().collect();
+                Self { actual: held, ..Self::of_usage(open, usage, true, true) }
             }
         }
     }
@@ -56,10 +58,11 @@ impl Bill {
         let pays = |unit| match unit {
             Unit::Requests => Amount(u64::from(worked)),
             Unit::Tokens => Amount(usage.input.saturating_add(usage.output).0),
+            Unit::InputTokens => Amount(usage.input.0),
+            Unit::OutputTokens => Amount(usage.output.0),
             Unit::NanoUsd => Amount(cost.0),
         };
-        let budgets = &open.caller.principal().budgets;
-        let actual = budgets.iter().map(|budget| (budget.id, pays(budget.unit))).collect();
+        let actual = open.payers().map(|payer| (payer.id(), pays(payer.budget.unit))).collect();
         Self { usage, estimated, cost, actual }
     }
 }

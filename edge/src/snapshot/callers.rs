@@ -32,8 +32,10 @@ pub struct Principal {
     pub tenant_gate: SharedGate,
     /// Limits of the key's calls.
     pub key_gate: SharedGate,
-    /// Budgets that pay for its calls: the tenant's, the application's, the key's.
-    pub budgets: Vec<Budget>,
+    /// Budgets that pay for all of its calls: the tenant's, the application's, the key's.
+    pub budgets: Vec<Arc<Budget>>,
+    /// Those that pay, too, for calls of one of the tenant's scenarios.
+    pub scenarios: Arc<Scenarios>,
     models: Option<BTreeSet<ModelName>>,
 }
 
@@ -44,6 +46,9 @@ impl Principal {
         self.models.as_ref().is_none_or(|models| models.contains(name))
     }
 }
+
+/// Budgets of a tenant's scenarios.
+pub(crate) type Scenarios = BTreeMap<Name, Vec<Arc<Budget>>>;
 
 #[expect(clippy::disallowed_types, reason = "looked up by a key's hash, and never iterated")]
 type ByHash = std::collections::HashMap<KeyHash, Arc<Principal>, BuildHasherDefault<FirstBytes>>;
@@ -63,10 +68,19 @@ impl Callers {
         let keys = catalog.keys.values().map(|key| (&key.name, key.limits));
         let tenant_gates = carry_over(tenants, &before.tenant_gates);
         let key_gates = carry_over(keys, &before.key_gates);
-        let mut by_scope: BTreeMap<&Scope, Vec<&Budget>> = BTreeMap::new();
+        let mut by_scope: BTreeMap<&Scope, Vec<Arc<Budget>>> = BTreeMap::new();
+        let mut scenarios: BTreeMap<&TenantName, Scenarios> = BTreeMap::new();
         for budget in catalog.budgets.values() {
-            by_scope.entry(&budget.scope).or_default().push(budget);
+            let shared = Arc::new(budget.clone());
+            if let Scope::Scenario(tenant, scenario) = &budget.scope {
+                let of_tenant = scenarios.entry(tenant).or_default();
+                of_tenant.entry(scenario.clone()).or_default().push(shared);
+            } else {
+                by_scope.entry(&budget.scope).or_default().push(shared);
+            }
         }
+        let scenarios: BTreeMap<_, _> =
+            scenarios.into_iter().map(|(tenant, of_tenant)| (tenant, Arc::new(of_tenant))).collect();
         let by_hash = catalog
             .keys
             .values()
@@ -82,6 +96,7 @@ impl Callers {
                     tenant_gate: Arc::clone(tenant_gates.get(&key.tenant)?),
                     key_gate: Arc::clone(key_gates.get(&key.name)?),
                     budgets: paying(&by_scope, key),
+                    scenarios: scenarios.get(&key.tenant).cloned().unwrap_or_default(),
                     models: key.models.as_ref().map(|models| models.iter().cloned().collect()),
                 };
                 Some((key.hash, Arc::new(principal)))
@@ -95,7 +110,7 @@ impl Callers {
     }
 }
 
-fn paying(by_scope: &BTreeMap<&Scope, Vec<&Budget>>, key: &Key) -> Vec<Budget> {
+fn paying(by_scope: &BTreeMap<&Scope, Vec<Arc<Budget>>>, key: &Key) -> Vec<Arc<Budget>> {
     [
         Scope::Tenant(key.tenant.clone()),
         Scope::App(key.tenant.clone(), key.app.clone()),
@@ -104,7 +119,7 @@ fn paying(by_scope: &BTreeMap<&Scope, Vec<&Budget>>, key: &Key) -> Vec<Budget> {
     .iter()
     .filter_map(|scope| by_scope.get(scope))
     .flatten()
-    .map(|budget| (*budget).clone())
+    .map(Arc::clone)
     .collect()
 }
 

@@ -1,6 +1,7 @@
 //! Installing configurations over one another.
 
 use base::{Amount, BudgetId, Era, Revision, TenantName, Unit};
+use wire::calendar::Zone;
 use wire::catalog::{Key, Limits, Scope, Tenant, Window};
 
 use super::*;
@@ -79,6 +80,7 @@ fn catalog() -> Catalog {
             scope,
             unit: Unit::Requests,
             window: Window::Day,
+            zone: Zone::default(),
             limit: Amount(1),
             horizon_ms: 60_000,
         };

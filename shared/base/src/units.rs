@@ -51,6 +51,10 @@ pub enum Unit {
     /// Money in nano-dollars.
     #[serde(rename = "usd")]
     NanoUsd,
+    /// Input tokens, cached ones included.
+    InputTokens,
+    /// Output tokens.
+    OutputTokens,
 }
 
 impl Unit {
@@ -60,6 +64,8 @@ impl Unit {
         match self {
             Self::Requests => format!("{} requests", amount.0),
             Self::Tokens => format!("{} tokens", amount.0),
+            Self::InputTokens => format!("{} input tokens", amount.0),
+            Self::OutputTokens => format!("{} output tokens", amount.0),
             Self::NanoUsd => NanoUsd(amount.0).to_string(),
         }
     }

@@ -1,42 +1,107 @@
-//! Where the windows of budgets begin and end: UTC calendar arithmetic over wall milliseconds, without time zones or
-//! leap seconds. A total has one window, 0, that never ends.
+//! Where the windows of budgets begin and end: calendar arithmetic over wall milliseconds, without leap seconds. Days
+//! and months begin at midnight of a [`Zone`], minutes and hours of UTC. A total, and what rolls, has one window, 0, that
+//! never ends.
+//!
+//! A zone brings its offsets with it: what a day is must not depend on which node's tables say so.
 
 use base::{WallMs, WindowId};
+use serde::{Deserialize, Serialize};
 
 use crate::catalog::Window;
 
-const HOUR: u64 = 3_600_000;
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
+
+/// The time of day at some place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Zone {
+    /// Its name in the time zone database; empty: UTC.
+    pub name: String,
+    /// Seconds by which its clocks are ahead of UTC, and from when on, in order; before the first, the first. None: UTC.
+    pub offsets: Vec<(WallMs, i32)>,
+}
+
+impl Zone {
+    /// The first instant at which clocks show `local` or later, in milliseconds since 1970 of both.
+    fn first_at(&self, local: u64) -> u64 {
+        let mut spans = self.offsets.iter().enumerate().map(|(at, (from, offset))| {
+            let from = if at == 0 { 0 } else { from.as_millis() };
+            let to = self.offsets.get(at + 1).map_or(u64::MAX, |(next, _)| next.as_millis());
+            (local.saturating_add_signed(-millis(*offset)).max(from), to)
+        });
+        spans.find(|(instant, to)| instant < to).map_or(local, |(instant, _to)| instant)
+    }
+
+    /// What clocks show at an instant.
+    fn local(&self, at: u64) -> u64 {
+        let next = self.offsets.partition_point(|(from, _)| from.as_millis() <= at);
+        let offset = self.offsets.get(next.saturating_sub(1)).map_or(0, |(_from, offset)| *offset);
+        at.saturating_add_signed(millis(offset))
+    }
+}
+
+fn millis(offset: i32) -> i64 {
+    i64::from(offset) * 1_000
+}
 
 impl Window {
     /// The window that contains `at`.
     #[must_use]
-    pub const fn at(self, at: WallMs) -> WindowId {
+    pub fn at(self, at: WallMs, zone: &Zone) -> WindowId {
         let ms = at.as_millis();
         match self {
+            Self::Minute => WindowId(ms - ms % MINUTE),
             Self::Hour => WindowId(ms - ms % HOUR),
-            Self::Day => WindowId(ms - ms % DAY),
-            Self::Month => {
-                let (year, month) = civil_month(ms / DAY);
-                WindowId(first_day(year, month).saturating_mul(DAY))
+            Self::Day | Self::Month => {
+                // Where clocks go back over midnight, the day that began stays begun.
+                let here = self.start(zone.local(ms));
+                let begun = |start: &u64| zone.first_at(*start) <= ms;
+                let latest = [self.next(here), here].into_iter().find(begun);
+                WindowId(zone.first_at(latest.unwrap_or_else(|| self.start(here.saturating_sub(1)))))
             }
-            Self::Total => WindowId(0),
+            Self::Total | Self::Rolling { .. } => WindowId(0),
         }
     }
 
     /// The first instant behind `window`; `None` when it never ends.
     #[must_use]
-    pub const fn end(self, window: WindowId) -> Option<WallMs> {
+    pub fn end(self, window: WindowId, zone: &Zone) -> Option<WallMs> {
         let start = window.0;
-        match self {
-            Self::Hour => Some(WallMs::from_millis(start.saturating_add(HOUR))),
-            Self::Day => Some(WallMs::from_millis(start.saturating_add(DAY))),
-            Self::Month => {
-                let (year, month) = civil_month(start / DAY);
-                let (year, month) = if month == 12 { (year.saturating_add(1), 1) } else { (year, month + 1) };
-                Some(WallMs::from_millis(first_day(year, month).saturating_mul(DAY)))
+        let end = match self {
+            Self::Minute => start.saturating_add(MINUTE),
+            Self::Hour => start.saturating_add(HOUR),
+            Self::Day | Self::Month => {
+                let mut next = self.next(self.start(zone.local(start)));
+                // A start that clocks showed twice.
+                if zone.first_at(next) <= start {
+                    next = self.next(next);
+                }
+                zone.first_at(next)
             }
-            Self::Total => None,
+            Self::Total | Self::Rolling { .. } => return None,
+        };
+        Some(WallMs::from_millis(end))
+    }
+
+    /// The start of the day or month that contains a local time, in local time.
+    const fn start(self, local: u64) -> u64 {
+        match self {
+            Self::Month => {
+                let (year, month) = civil_month(local / DAY);
+                first_day(year, month).saturating_mul(DAY)
+            }
+            Self::Minute | Self::Hour | Self::Day | Self::Total | Self::Rolling { .. } => local - local % DAY,
+        }
+    }
+
+    /// The start of the day or month after the one that starts at `local`.
+    const fn next(self, local: u64) -> u64 {
+        match self {
+            Self::Month => self.start(local.saturating_add(31 * DAY)),
+            Self::Minute | Self::Hour | Self::Day | Self::Total | Self::Rolling { .. } => {
+                local.saturating_add(DAY)
+            }
         }
     }
 }
@@ -72,9 +137,29 @@ mod tests {
 
     use super::*;
 
+    const SPRING: u64 = 1_774_746_000_000; // 2026-03-29T01:00Z
+    const AUTUMN: u64 = 1_792_890_000_000; // 2026-10-25T01:00Z
+
+    fn berlin() -> Zone {
+        let offsets = [(0, 3_600), (SPRING, 7_200), (AUTUMN, 3_600)];
+        let offsets = offsets.map(|(from, offset)| (WallMs::from_millis(from), offset)).into();
+        Zone { name: "Europe/Berlin".to_owned(), offsets }
+    }
+
+    /// A place whose clocks go forward over midnight, and back over it.
+    fn odd() -> Zone {
+        let offsets = [(0, 0), (10 * DAY, 3_600), (20 * DAY - HOUR + MINUTE, 0)];
+        let offsets = offsets.map(|(from, offset)| (WallMs::from_millis(from), offset)).into();
+        Zone { name: "Odd".to_owned(), offsets }
+    }
+
+    fn span(window: Window, ms: u64, zone: &Zone) -> (u64, u64) {
+        let start = window.at(WallMs::from_millis(ms), zone);
+        (start.0, window.end(start, zone).unwrap().as_millis())
+    }
+
     fn month_at(ms: u64) -> (u64, u64) {
-        let start = Window::Month.at(WallMs::from_millis(ms));
-        (start.0, Window::Month.end(start).unwrap().as_millis())
+        span(Window::Month, ms, &Zone::default())
     }
 
     #[test]
@@ -87,14 +172,40 @@ mod tests {
         assert_eq!(month_at(4_107_542_399_999).1, 4_107_542_400_000); // 2100 is no leap year: 28 February ends it
     }
 
+    #[test]
+    fn days_are_as_long_as_clocks_make_them() {
+        let (start, end) = span(Window::Day, SPRING, &berlin());
+        assert_eq!((start, end - start), (SPRING - 2 * HOUR, 23 * HOUR));
+        let (start, end) = span(Window::Day, AUTUMN, &berlin());
+        assert_eq!((start, end - start), (AUTUMN - 3 * HOUR, 25 * HOUR));
+        let (start, end) = span(Window::Month, SPRING, &berlin());
+        assert_eq!(end - start, 31 * DAY - HOUR);
+        assert_eq!(span(Window::Minute, SPRING + 61_001, &berlin()), (SPRING + MINUTE, SPRING + 2 * MINUTE));
+    }
+
+    #[test]
+    fn a_midnight_that_clocks_skip_or_show_twice_begins_one_day() {
+        assert_eq!(span(Window::Day, 10 * DAY, &odd()), (10 * DAY, 11 * DAY - HOUR));
+        let (start, end) = span(Window::Day, 20 * DAY - HOUR + 2 * MINUTE, &odd());
+        assert_eq!((start, end), (20 * DAY - HOUR, 21 * DAY));
+    }
+
     proptest! {
         #[test]
-        fn each_instant_lies_in_its_window_and_windows_touch(ms in 0u64..8_000_000_000_000) {
-            for window in [Window::Hour, Window::Day, Window::Month] {
-                let start = window.at(WallMs::from_millis(ms));
-                let end = window.end(start).unwrap();
-                prop_assert!(start.0 <= ms && ms < end.as_millis());
-                prop_assert_eq!(window.at(end).0, end.as_millis());
+        fn each_instant_lies_in_its_window_and_windows_touch(
+            ms in 40 * DAY..4_000_000_000_000, early in 0..60 * DAY, zone in 0usize..3,
+        ) {
+            let (zone, ms) = match zone {
+                0 => (Zone::default(), ms),
+                1 => (berlin(), ms),
+                _ => (odd(), early),
+            };
+            for window in [Window::Minute, Window::Hour, Window::Day, Window::Month] {
+                let start = window.at(WallMs::from_millis(ms), &zone);
+                let end = window.end(start, &zone).unwrap();
+                prop_assert!(start.0 <= ms && ms < end.as_millis(), "{window:?} {} {ms} {}", start.0, end.as_millis());
+                prop_assert_eq!(window.at(end, &zone).0, end.as_millis());
+                prop_assert_eq!(window.at(WallMs::from_millis(end.as_millis() - 1), &zone), start);
             }
         }
     }

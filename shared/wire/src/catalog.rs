@@ -6,8 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use base::{Amount, BudgetId, Epoch, KeyHash, ModelName, Name, Price, RegionName, TenantName, Tokens, Unit};
+use base::{
+    Amount, BudgetId, Epoch, KeyHash, ModelName, Name, Price, RegionName, TenantName, Tokens, Unit, WallMs,
+    WindowId,
+};
 use serde::{Deserialize, Serialize};
+
+use crate::calendar::Zone;
 
 /// Limits at one level; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,9 +226,15 @@ pub enum Scope {
     App(TenantName, Name),
     /// One key's.
     Key(Name),
+    /// A tenant's that name this scenario.
+    Scenario(TenantName, Name),
+    /// Those that this model, or a model of this group, answers; of one tenant or of all.
+    Model(Option<TenantName>, ModelName),
+    /// Those that this provider answers, whoever calls.
+    Provider(Name),
 }
 
-/// The calendar span after which a budget starts anew (UTC).
+/// The span after which a budget starts anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
@@ -235,6 +246,13 @@ pub enum Window {
     Month,
     /// Never.
     Total,
+    /// Each minute.
+    Minute,
+    /// Never: what was spent comes free again as time passes, so that no span of this length spends more than the limit.
+    Rolling {
+        /// How long the span is.
+        seconds: u32,
+    },
 }
 
 /// A strict budget: never overspent.
@@ -250,10 +268,26 @@ pub struct Budget {
     pub unit: Unit,
     /// When it starts anew.
     pub window: Window,
+    /// Where its days and months begin at midnight.
+    pub zone: Zone,
     /// What may be spent in one window.
     pub limit: Amount,
     /// How long an edge should be able to spend without central, in milliseconds; longer strands more.
     pub horizon_ms: u32,
+}
+
+impl Budget {
+    /// The window that contains `at`.
+    #[must_use]
+    pub fn window_at(&self, at: WallMs) -> WindowId {
+        self.window.at(at, &self.zone)
+    }
+
+    /// The first instant behind `window`; `None` when it never ends.
+    #[must_use]
+    pub fn window_end(&self, window: WindowId) -> Option<WallMs> {
+        self.window.end(window, &self.zone)
+    }
 }
 
 /// Any configured object. A new form of an object is a new variant at the end.

@@ -4,7 +4,7 @@
 //! variant at the end of its enum, sent only at a session level that knows it. [`codec`] alone names the encoder, so
 //! that it can be replaced in one file. Nothing here does I/O.
 
-mod calendar;
+pub mod calendar;
 pub mod call;
 pub mod catalog;
 pub mod codec;

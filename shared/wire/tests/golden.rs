@@ -11,6 +11,7 @@ use base::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use wire::calendar::Zone;
 use wire::call::{CallHead, Failure, Hop, ReplyHead, ServeAt, Tail};
 use wire::catalog::{
     App, Budget, Change, Dialect, Group, Key, Limits, Model, Object, ObjectId, Operation, Provider, Replica,
@@ -259,6 +260,7 @@ fn all_objects() -> Vec<Object> {
             scope,
             unit,
             window,
+            zone: Zone::default(),
             limit: Amount(1_000),
             horizon_ms: 60_000,
         })
@@ -292,5 +294,12 @@ fn all_objects() -> Vec<Object> {
         budget(Scope::Tenant("acme".parse().unwrap()), Window::Hour, Unit::Requests),
         budget(Scope::App("acme".parse().unwrap(), "chat".parse().unwrap()), Window::Month, Unit::Tokens),
         budget(Scope::Key("k1".parse().unwrap()), Window::Total, Unit::NanoUsd),
+        budget(
+            Scope::Scenario("acme".parse().unwrap(), "support".parse().unwrap()),
+            Window::Minute,
+            Unit::InputTokens,
+        ),
+        budget(Scope::Model(None, "m".parse().unwrap()), Window::Rolling { seconds: 60 }, Unit::OutputTokens),
+        budget(Scope::Provider("p".parse().unwrap()), Window::Day, Unit::NanoUsd),
     ]
 }

@@ -273,6 +273,20 @@ impl Report<'_> {
                 format!("tenant {tenant} has no app {app:?}"),
             ),
             Scope::Key(key) => (catalog.keys.contains_key(key), "key", format!("no key {key:?}")),
+            Scope::Scenario(tenant, _scenario) => {
+                (catalog.tenants.contains_key(tenant), "tenant", format!("no tenant {tenant:?}"))
+            }
+            Scope::Model(Some(tenant), _model) if !catalog.tenants.contains_key(tenant) => {
+                (false, "tenant", format!("no tenant {tenant:?}"))
+            }
+            Scope::Model(_tenant, model) => (
+                catalog.models.contains_key(model) || catalog.groups.contains_key(model),
+                "model",
+                format!("no model or group {model:?}"),
+            ),
+            Scope::Provider(provider) => {
+                (catalog.providers.contains_key(provider), "provider", format!("no provider {provider:?}"))
+            }
         };
         if !exists {
             self.add(&id, field, format!("{what}; a budget pays for calls of something that exists"));

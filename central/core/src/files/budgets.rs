@@ -1,19 +1,23 @@
 //! Budgets. A limit is read in the budget's own unit: dollars with decimals, whole tokens, whole requests.
 
-use base::{Amount, BudgetId, Name, TenantName, Unit};
+use base::{Amount, BudgetId, ModelName, Name, TenantName, Unit};
 use settings::{Fields, Value, decimal, number, text, whole, word};
+use wire::calendar::Zone;
 use wire::catalog::{Budget, Object, Scope, Window};
 
-use super::Extra;
+use super::{Extra, zones};
 
 /// Horizon when a budget names none: a minute without central, at little stranding (`docs/decisions`).
 const HORIZON_MS: u32 = 60_000;
+/// Longest span that moves with time: a year and a day.
+const LONGEST_ROLL_S: u32 = 366 * 86_400;
 
 pub(super) fn budget(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Option<Object> {
     let name = fields.required("name", word);
     let scope = scope(fields);
     let unit = fields.required("unit", unit);
     let window = fields.required("window", window);
+    let zone = fields.or("time_zone", zone, Zone::default());
     let limit = fields.required("limit", number);
     let horizon_ms = fields.or("horizon_ms", whole, HORIZON_MS);
     let unit = unit?;
@@ -26,20 +30,31 @@ pub(super) fn budget(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opt
     };
     // The number is given when the change is applied.
     let id = BudgetId(0);
-    let (name, scope, window, horizon_ms) = (name?, scope?, window?, horizon_ms?);
-    Some(Object::Budget(Budget { id, name, scope, unit, window, limit, horizon_ms }))
+    let (name, scope, window, zone, horizon_ms) = (name?, scope?, window?, zone?, horizon_ms?);
+    if zone != Zone::default() && !matches!(window, Window::Day | Window::Month) {
+        fields.at_fault("time_zone", "only days and months begin at some place's midnight".to_owned());
+        return None;
+    }
+    Some(Object::Budget(Budget { id, name, scope, unit, window, zone, limit, horizon_ms }))
 }
 
 fn scope(fields: &mut Fields<'_, '_>) -> Option<Scope> {
     let tenant = fields.optional("tenant", word::<TenantName>);
     let app = fields.optional("app", word::<Name>);
     let key = fields.optional("key", word::<Name>);
-    match (tenant?, app?, key?) {
-        (Some(tenant), None, None) => Some(Scope::Tenant(tenant)),
-        (Some(tenant), Some(app), None) => Some(Scope::App(tenant, app)),
-        (None, None, Some(key)) => Some(Scope::Key(key)),
-        (_tenant, _app, _key) => {
-            let what = "say whose calls it pays for: `tenant`, or `tenant` and `app`, or `key` alone";
+    let scenario = fields.optional("scenario", word::<Name>);
+    let model = fields.optional("model", word::<ModelName>);
+    let provider = fields.optional("provider", word::<Name>);
+    match (tenant?, app?, key?, scenario?, model?, provider?) {
+        (Some(tenant), None, None, None, None, None) => Some(Scope::Tenant(tenant)),
+        (Some(tenant), Some(app), None, None, None, None) => Some(Scope::App(tenant, app)),
+        (None, None, Some(key), None, None, None) => Some(Scope::Key(key)),
+        (Some(tenant), None, None, Some(scenario), None, None) => Some(Scope::Scenario(tenant, scenario)),
+        (tenant, None, None, None, Some(model), None) => Some(Scope::Model(tenant, model)),
+        (None, None, None, None, None, Some(provider)) => Some(Scope::Provider(provider)),
+        _other => {
+            let what = "say which calls it pays for: `tenant`; or `tenant` and `app`; or `tenant` and `scenario`; or `key` \
+                        alone; or `model`, with or without `tenant`; or `provider` alone";
             fields.missing("tenant", what);
             None
         }
@@ -49,7 +64,7 @@ fn scope(fields: &mut Fields<'_, '_>) -> Option<Scope> {
 fn amount(unit: Unit, digits: &str) -> Result<Amount, String> {
     match unit {
         Unit::NanoUsd => decimal::dollars(digits).map(|limit| Amount(limit.0)),
-        Unit::Tokens | Unit::Requests => digits
+        Unit::Tokens | Unit::InputTokens | Unit::OutputTokens | Unit::Requests => digits
             .parse()
             .map(Amount)
             .map_err(|_not_whole| format!("must be a whole number of the budget's unit, not {digits}")),
@@ -60,17 +75,50 @@ fn unit(value: &Value) -> Result<Unit, String> {
     match text(value)?.as_str() {
         "usd" => Ok(Unit::NanoUsd),
         "tokens" => Ok(Unit::Tokens),
+        "input_tokens" => Ok(Unit::InputTokens),
+        "output_tokens" => Ok(Unit::OutputTokens),
         "requests" => Ok(Unit::Requests),
-        other => Err(format!("{other:?} is not a unit; known are usd, tokens and requests")),
+        other => Err(format!(
+            "{other:?} is not a unit; known are usd, tokens, input_tokens, output_tokens and requests"
+        )),
     }
 }
 
 fn window(value: &Value) -> Result<Window, String> {
     match text(value)?.as_str() {
+        "minute" => Ok(Window::Minute),
         "hour" => Ok(Window::Hour),
         "day" => Ok(Window::Day),
         "month" => Ok(Window::Month),
         "total" => Ok(Window::Total),
-        other => Err(format!("{other:?} is not a window; known are hour, day, month and total")),
+        other => rolling(other).ok_or_else(|| {
+            format!(
+                "{other:?} is not a window; known are minute, hour, day, month, total, and spans that move with time: \
+                 `rolling 90s`, `rolling 5m`, `rolling 24h`, `rolling 30d`"
+            )
+        }),
     }
+}
+
+/// `rolling 5m`: a span of at most a year.
+fn rolling(text: &str) -> Option<Window> {
+    let span = text.strip_prefix("rolling")?.trim_start();
+    let (digits, unit) = span.split_at_checked(span.len().checked_sub(1)?)?;
+    let each: u32 = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _other => return None,
+    };
+    let seconds = digits.parse::<u32>().ok()?.checked_mul(each)?;
+    (1..=LONGEST_ROLL_S).contains(&seconds).then_some(Window::Rolling { seconds })
+}
+
+/// A time zone by its name in the time zone database, with its offsets.
+fn zone(value: &Value) -> Result<Zone, String> {
+    let name = text(value)?;
+    zones::zone(&name).ok_or_else(|| {
+        format!("{name:?} is no time zone; say a name of the time zone database, such as Europe/Berlin")
+    })
 }

@@ -150,32 +150,42 @@ fn route_form(route: &Route) -> Value {
 }
 
 fn budget_form(budget: &Budget) -> Value {
-    let (tenant, app, key) = match &budget.scope {
-        Scope::Tenant(tenant) => (Some(tenant), None, None),
-        Scope::App(tenant, app) => (Some(tenant), Some(app), None),
-        Scope::Key(key) => (None, None, Some(key)),
+    let mut form = match &budget.scope {
+        Scope::Tenant(tenant) => json!({ "tenant": tenant }),
+        Scope::App(tenant, app) => json!({ "tenant": tenant, "app": app }),
+        Scope::Key(key) => json!({ "key": key }),
+        Scope::Scenario(tenant, scenario) => json!({ "tenant": tenant, "scenario": scenario }),
+        Scope::Model(tenant, model) => json!({ "tenant": tenant, "model": model }),
+        Scope::Provider(provider) => json!({ "provider": provider }),
     };
     let (unit, limit) = match budget.unit {
         Unit::NanoUsd => ("usd", json!(decimal::text(base::NanoUsd(budget.limit.0)))),
         Unit::Tokens => ("tokens", json!(budget.limit)),
+        Unit::InputTokens => ("input_tokens", json!(budget.limit)),
+        Unit::OutputTokens => ("output_tokens", json!(budget.limit)),
         Unit::Requests => ("requests", json!(budget.limit)),
     };
     let window = match budget.window {
-        Window::Hour => "hour",
-        Window::Day => "day",
-        Window::Month => "month",
-        Window::Total => "total",
+        Window::Minute => "minute".to_owned(),
+        Window::Hour => "hour".to_owned(),
+        Window::Day => "day".to_owned(),
+        Window::Month => "month".to_owned(),
+        Window::Total => "total".to_owned(),
+        Window::Rolling { seconds } => format!("rolling {seconds}s"),
     };
-    json!({
+    let zone = &budget.zone.name;
+    let rest = json!({
         "name": budget.name,
-        "tenant": tenant,
-        "app": app,
-        "key": key,
         "unit": unit,
         "window": window,
+        "time_zone": (!zone.is_empty()).then_some(zone),
         "limit": limit,
         "horizon_ms": budget.horizon_ms,
-    })
+    });
+    if let (Value::Object(form), Value::Object(rest)) = (&mut form, rest) {
+        form.extend(rest);
+    }
+    form
 }
 
 const fn dialect_form(dialect: Dialect) -> &'static str {

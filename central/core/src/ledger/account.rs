@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 
 use base::{Amount, Incarnation, Name, WallMs};
 use serde::{Deserialize, Serialize};
+use wire::catalog::Budget;
+
+use super::roll::{Minted, Roll};
+use crate::LogMs;
 
 /// Who holds credit: one life of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,12 +64,21 @@ pub(super) struct Totals {
     pub(super) unsettled: u128,
 }
 
+impl Totals {
+    fn spent(&self, holders: &BTreeMap<Holding, Holder>) -> u128 {
+        let settling: u128 = holders.values().map(|h| u128::from(h.spent.0 - h.receipts.0)).sum();
+        settling + self.receipts + self.crash + self.overrun + self.unsettled
+    }
+}
+
 /// One budget's window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Account {
     pub(super) totals: Totals,
     pub(super) holders: BTreeMap<Holding, Holder>,
     sealed: bool,
+    /// What came free so far, where it does so as time passes.
+    minted: Option<Minted>,
 }
 
 impl Account {
@@ -73,14 +86,25 @@ impl Account {
         self.sealed
     }
 
+    /// What may have been granted in all.
+    pub(super) fn limit(&self, budget: &Budget) -> u128 {
+        self.minted.map_or_else(|| budget.limit.0.into(), |minted| minted.total)
+    }
+
+    /// Lets more come free, as much as `clock` tells.
+    pub(super) fn mint(&mut self, limit: Amount, seconds: u32, clock: LogMs) {
+        let spent = self.totals.spent(&self.holders);
+        self.minted = Some(Minted::next(self.minted, Roll { limit, seconds }, spent, clock));
+    }
+
     /// Credit that may be granted under `limit`.
-    pub(super) fn pool(&self, limit: Amount) -> Amount {
-        narrow(u128::from(limit.0).saturating_sub(self.taken()))
+    pub(super) fn pool(&self, limit: u128) -> Amount {
+        narrow(limit.saturating_sub(self.taken()))
     }
 
     /// By how much grants exceed `limit`.
-    pub(super) fn excess(&self, limit: Amount) -> Amount {
-        narrow(self.taken().saturating_sub(u128::from(limit.0)))
+    pub(super) fn excess(&self, limit: u128) -> Amount {
+        narrow(self.taken().saturating_sub(limit))
     }
 
     fn taken(&self) -> u128 {
@@ -90,9 +114,7 @@ impl Account {
 
     /// Spent as far as is known: settled at edges, crash charges, overruns, and what was never settled.
     pub(super) fn spent(&self) -> Amount {
-        let settling: u128 = self.holders.values().map(|h| u128::from(h.spent.0 - h.receipts.0)).sum();
-        let t = &self.totals;
-        narrow(settling + t.receipts + t.crash + t.overrun + t.unsettled)
+        narrow(self.totals.spent(&self.holders))
     }
 
     /// Grants more to a holder. The caller keeps within [`Self::pool`].

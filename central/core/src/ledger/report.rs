@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Amount, BudgetId, Incarnation, Name, WallMs, WindowId};
+use wire::catalog::Window;
 use wire::ledger::{GrantRow, Grants, Report, UsageRow, WindowState};
 
 use super::account::{Account, Holding};
 use super::share::{Claim, share};
 use super::{Book, Edge, Ledger};
+use crate::LogMs;
 
 /// An ask older than this gets nothing; edges repeat theirs four times a second while it stands.
 const STALE_MS: u64 = 2_000;
@@ -18,8 +20,12 @@ type Answers = BTreeMap<(Name, Incarnation), BTreeSet<(BudgetId, WindowId)>>;
 impl Ledger {
     /// Merges edges' counters and grants what they ask for, all together, at the entry's time. The answers go to edges
     /// that reported and to edges that must give credit back.
-    pub fn report(&mut self, at: WallMs, reports: &[(Name, Report)]) -> Vec<(Name, Grants)> {
-        self.advance(at);
+    pub fn report(
+        &mut self,
+        (at, clock): (WallMs, LogMs),
+        reports: &[(Name, Report)],
+    ) -> Vec<(Name, Grants)> {
+        self.advance(at, clock);
         let mut answers = Answers::new();
         let mut asked = BTreeSet::new();
         for (edge, report) in reports {
@@ -27,7 +33,7 @@ impl Ledger {
         }
         for budget in asked {
             if let Some(book) = self.books.get_mut(&budget) {
-                book.distribute(self.now, &self.edges, &mut answers);
+                book.distribute((self.now, self.clock), &self.edges, &mut answers);
             }
         }
         answers.into_iter().map(|((edge, incarnation), rows)| self.answer(edge, incarnation, &rows)).collect()
@@ -96,10 +102,19 @@ impl Book {
     }
 
     /// Shares the open window's pool among all that asked lately.
-    fn distribute(&mut self, now: WallMs, edges: &BTreeMap<Name, Edge>, answers: &mut Answers) {
-        let (id, limit) = (self.budget.id, self.budget.limit);
+    fn distribute(
+        &mut self,
+        (now, clock): (WallMs, LogMs),
+        edges: &BTreeMap<Name, Edge>,
+        answers: &mut Answers,
+    ) {
+        let id = self.budget.id;
         let Some(window) = self.open(now) else { return };
         let Some(account) = self.accounts.get_mut(&window) else { return };
+        if let Window::Rolling { seconds } = self.budget.window {
+            account.mint(self.budget.limit, seconds, clock);
+        }
+        let limit = account.limit(&self.budget);
         let (holdings, claims): (Vec<Holding>, Vec<Claim>) = account
             .holders
             .iter()
@@ -138,7 +153,7 @@ impl Book {
         holding: &Holding,
         edges: &BTreeMap<Name, Edge>,
     ) -> GrantRow {
-        let (limit, nothing) = (self.budget.limit, Account::default());
+        let nothing = Account::default();
         let account = self.accounts.get(&window).unwrap_or(&nothing);
         let holder = account.holders.get(holding).copied().unwrap_or_default();
         let open = self.open(now) == Some(window);
@@ -147,7 +162,9 @@ impl Book {
             (false, true) => WindowState::Closed,
             (false, false) => WindowState::Settled,
         };
-        let left = if open { account.attainable(limit, holding, edges) } else { Amount::ZERO };
+        let limit = self.budget.limit;
+        let left =
+            if open { account.attainable(account.limit(&self.budget), holding, edges) } else { Amount::ZERO };
         GrantRow {
             budget,
             window,
@@ -166,7 +183,7 @@ impl Book {
 
 impl Account {
     /// Most that could still come to `holding`: the pool and what others may give back.
-    fn attainable(&self, limit: Amount, holding: &Holding, edges: &BTreeMap<Name, Edge>) -> Amount {
+    fn attainable(&self, limit: u128, holding: &Holding, edges: &BTreeMap<Name, Edge>) -> Amount {
         let others =
             self.holders.iter().filter(|(other, _holder)| *other != holding && is_live(other, edges));
         others.fold(self.pool(limit), |sum, (_other, holder)| sum.saturating_add(holder.unspent()))

@@ -91,7 +91,7 @@ fn row(
         outstanding: narrow(outstanding),
         orphaned: narrow(orphaned),
         overrun: narrow(totals.overrun),
-        left: if open { account.pool(book.budget.limit) } else { Amount::ZERO },
+        left: if open { account.pool(account.limit(&book.budget)) } else { Amount::ZERO },
         balanced: totals.granted.checked_sub(totals.returned) == Some(parts),
     }
 }

@@ -1,4 +1,6 @@
 use base::{Amount, BudgetId, Era, Incarnation, Name, NanoUsd, RequestId, Unit, WallMs, WindowId};
+use proptest::prelude::*;
+use wire::calendar::Zone;
 use wire::catalog::{Budget, Scope, Window};
 use wire::ledger::{
     Charge, FinalReport, GrantRow, Outcome, Receipt, ReceiptBatch, ReceiptKind, Report, Usage, UsageRow,
@@ -6,6 +8,7 @@ use wire::ledger::{
 };
 
 use super::{Ledger, LedgerRow, Registered};
+use crate::LogMs;
 
 const BUDGET: BudgetId = BudgetId(1);
 const FIRST: Incarnation = Incarnation(1);
@@ -27,7 +30,7 @@ fn grants_never_exceed_the_limit_and_returned_credit_is_granted_again() {
     let short = ask(&mut ledger, "b", NOON, UsageRow { waiting: Amount(40), ..row(0, 0, 40) });
     assert_eq!((short.granted, short.exhausted), (Amount::ZERO, false));
     // What the first gives back goes to the one that waits at once, without another ask.
-    let grants = ledger.report(at(NOON + 10), &[(name("a"), report(FIRST, row(10, 80, 0)))]);
+    let grants = ledger.report(when(NOON + 10), &[(name("a"), report(FIRST, row(10, 80, 0)))]);
     let to_b = grants.iter().find(|(edge, _grants)| *edge == name("b")).unwrap();
     assert_eq!(to_b.1.rows[0].granted, Amount(40));
     balanced(&ledger);
@@ -77,7 +80,7 @@ fn a_crashed_incarnation_is_charged_to_its_ceiling_and_gives_the_rest_back() {
     // Whatever comes late of it changes nothing.
     assert!(ledger.close(&name("a"), &last_word).unwrap().crash.is_empty());
     assert_eq!(ledger.receipts(&name("a"), &batch(2, &[(9, 0)])).fresh.len(), 0);
-    ledger.report(at(NOON), &[(name("a"), report(FIRST, row_of(0, 80, 0)))]);
+    ledger.report(when(NOON), &[(name("a"), report(FIRST, row_of(0, 80, 0)))]);
     assert_eq!(balanced(&ledger), row);
 }
 
@@ -95,20 +98,20 @@ fn a_process_that_resumes_keeps_its_incarnation_and_the_older_one_stays_out() {
 #[test]
 fn a_window_that_ended_takes_settlements_but_grants_nothing_even_if_the_clock_steps_back() {
     let mut ledger = ledger_with(100, Window::Day);
-    let today = Window::Day.at(at(NOON));
+    let today = Window::Day.at(at(NOON), &Zone::default());
     let tomorrow = WindowId(today.0 + 86_400_000);
     let first = ask(&mut ledger, "a", NOON, row(0, 0, 40));
     assert_eq!(first.window, today);
     ask(&mut ledger, "a", tomorrow.0, UsageRow { window: tomorrow, ..row(0, 0, 10) });
 
     let late = UsageRow { window: today, ..row(5, 0, 90) };
-    let grants = ledger.report(at(NOON), &[(name("a"), report(FIRST, late))]);
+    let grants = ledger.report(when(NOON), &[(name("a"), report(FIRST, late))]);
     let rows = &grants[0].1.rows;
     assert_eq!((rows[0].window, rows[0].granted, rows[0].state), (today, Amount(40), WindowState::Closed));
     assert_eq!((rows[1].window, rows[1].granted, rows[1].state), (tomorrow, Amount(55), WindowState::Open));
 
     let settled = UsageRow { window: today, ..row(5, 35, 0) };
-    let grants = ledger.report(at(NOON), &[(name("a"), report(FIRST, settled))]);
+    let grants = ledger.report(when(NOON), &[(name("a"), report(FIRST, settled))]);
     assert_eq!(grants[0].1.rows[0].state, WindowState::Settled);
     assert!(ledger.check().iter().all(|row| row.balanced));
 }
@@ -116,7 +119,7 @@ fn a_window_that_ended_takes_settlements_but_grants_nothing_even_if_the_clock_st
 #[test]
 fn an_old_window_is_sealed_and_a_late_receipt_still_finds_its_place() {
     let mut ledger = ledger_with(100, Window::Hour);
-    let hour = Window::Hour.at(at(NOON));
+    let hour = Window::Hour.at(at(NOON), &Zone::default());
     ask(&mut ledger, "a", NOON, row(0, 0, 40));
     ask(&mut ledger, "a", NOON + 26 * 3_600_000, row(0, 0, 0));
     let sealed = ledger.check().into_iter().find(|row| row.window == hour).unwrap();
@@ -165,6 +168,7 @@ fn budget(limit: u64, window: Window) -> Budget {
         scope: Scope::Key(name("key")),
         unit: Unit::Requests,
         window,
+        zone: Zone::default(),
         limit: Amount(limit),
         horizon_ms: 60_000,
     }
@@ -193,12 +197,17 @@ fn row_of(spent: u64, returned: u64, want: u64) -> UsageRow {
     }
 }
 
+/// Noon, and the log's clock in step with it.
+fn when(ms: u64) -> (WallMs, LogMs) {
+    (at(ms), LogMs(ms - NOON))
+}
+
 fn report(incarnation: Incarnation, row: UsageRow) -> Report {
     Report { era: Era(0), incarnation, rows: vec![row] }
 }
 
 fn ask(ledger: &mut Ledger, edge: &str, now: u64, row: UsageRow) -> GrantRow {
-    let grants = ledger.report(at(now), &[(name(edge), report(FIRST, row))]);
+    let grants = ledger.report(when(now), &[(name(edge), report(FIRST, row))]);
     let (_edge, grants) = grants.into_iter().find(|(to, _grants)| *to == name(edge)).unwrap();
     grants.rows.into_iter().next().unwrap()
 }
@@ -237,4 +246,44 @@ fn balanced(ledger: &Ledger) -> LedgerRow {
     let rows = ledger.check();
     assert!(rows.iter().all(|row| row.balanced), "{rows:?}");
     rows.into_iter().next().unwrap()
+}
+
+proptest! {
+    /// Two edges ask, spend what they have when they like, and tell it late or never; the auditor sees true time. No span
+    /// of the budget's length has more than its limit.
+    #[test]
+    fn no_span_of_a_rolling_budget_spends_more_than_its_limit(
+        steps in prop::collection::vec((0u64..4_000, 0usize..2, 0u64..60, any::<bool>(), any::<bool>()), 1..120),
+    ) {
+        const LIMIT: u64 = 100;
+        const SPAN_MS: u64 = 10_000;
+        let mut ledger = ledger_with(LIMIT, Window::Rolling { seconds: 10 });
+        ledger.register(&name("b"), 1, None, None);
+        let (mut now, mut edges) = (NOON, [(0u64, 0u64); 2]);
+        let mut spent: Vec<(u64, u64)> = Vec::new();
+        for (pause, which, wish, spends, tells) in steps {
+            now += pause;
+            let edge = ["a", "b"][which];
+            let (granted, used) = &mut edges[which];
+            if spends {
+                let amount = wish.min(*granted - *used);
+                *used += amount;
+                spent.push((now, amount));
+            }
+            if tells {
+                let asked = UsageRow { waiting: Amount(wish), ..row(*used, 0, wish) };
+                let grants = ledger.report(when(now), &[(name(edge), report(FIRST, asked))]);
+                for (to, grants) in &grants {
+                    let of = usize::from(*to == name("b"));
+                    edges[of].0 = edges[of].0.max(grants.rows[0].granted.0);
+                }
+            }
+        }
+        for (from, _) in &spent {
+            let within = spent.iter().filter(|(at, _)| at >= from && at - from <= SPAN_MS);
+            let sum: u64 = within.map(|(_, amount)| amount).sum();
+            prop_assert!(sum <= LIMIT, "{sum}");
+        }
+        prop_assert!(ledger.check().iter().all(|row| row.balanced));
+    }
 }

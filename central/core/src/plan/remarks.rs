@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::{RegionName, Unit};
-use wire::catalog::{Budget, Catalog, Model, Object, Operation};
+use wire::catalog::{Budget, Catalog, Model, Object, Operation, Scope};
 
 /// Most names that one remark lists.
 const NAMED: usize = 5;
@@ -32,7 +32,7 @@ fn placement<'a>(model: &'a Model, regions: &'a BTreeSet<RegionName>) -> impl It
 }
 
 fn budgets_of(model: &Model, next: &Catalog) -> Option<String> {
-    let budgets = next.budgets.values();
+    let budgets = next.budgets.values().filter(|budget| may_pay(budget, model, next));
     let unpaid: Vec<_> =
         budgets.filter_map(|budget| Some((budget.name.as_str(), lack(model, budget.unit)?))).collect();
     let (_first, what) = unpaid.first()?;
@@ -44,11 +44,24 @@ fn models_of(budget: &Budget, next: &Catalog) -> Option<String> {
     let unpaid: Vec<_> = next
         .models
         .values()
+        .filter(|model| may_pay(budget, model, next))
         .filter_map(|model| Some((model.name.as_str(), lack(model, budget.unit)?)))
         .collect();
     let (_first, what) = unpaid.first()?;
     let same = unpaid.iter().filter(|(_name, other)| other == what).map(|(name, _what)| *name);
     Some(format!("{}: {what} (unbounded_cost)", named("model", same)))
+}
+
+/// Whether a budget pays for some calls that the model answers.
+fn may_pay(budget: &Budget, model: &Model, next: &Catalog) -> bool {
+    match &budget.scope {
+        Scope::Model(_tenant, name) => {
+            *name == model.name
+                || next.groups.get(name).is_some_and(|group| group.models.contains(&model.name))
+        }
+        Scope::Provider(provider) => model.provider.as_ref() == Some(provider),
+        Scope::Tenant(_) | Scope::App(..) | Scope::Key(_) | Scope::Scenario(..) => true,
+    }
 }
 
 /// Which calls of the model a budget of this unit refuses, whatever is left of it.
@@ -59,8 +72,8 @@ fn lack(model: &Model, unit: Unit) -> Option<&'static str> {
     match unit {
         Unit::NanoUsd if model.price.is_none() => Some("no `price`, so that every call is refused"),
         Unit::NanoUsd if open && per_token => Some(OPEN),
-        Unit::Tokens if open => Some(OPEN),
-        Unit::NanoUsd | Unit::Tokens | Unit::Requests => None,
+        Unit::Tokens | Unit::OutputTokens if open => Some(OPEN),
+        Unit::NanoUsd | Unit::Tokens | Unit::Requests | Unit::InputTokens | Unit::OutputTokens => None,
     }
 }
 

@@ -78,7 +78,7 @@ impl State {
 
     fn publish(&mut self, now: Moment, mut next: Catalog, cause: Cause, effects: &mut Vec<Effect>) -> Reply {
         for budget in next.budgets.values_mut() {
-            budget.id = self.budgets.number(&budget.name, &budget.scope, budget.unit, budget.window);
+            budget.id = self.budgets.number(budget);
         }
         let from = self.catalog.epoch;
         let forward = changes(&self.catalog, &next);

@@ -40,7 +40,7 @@ impl State {
         reports: &[(Name, Report)],
         effects: &mut Vec<Effect>,
     ) -> Reply {
-        let grants = self.ledger.report(now.at, reports);
+        let grants = self.ledger.report((now.at, now.clock), reports);
         effects.extend(grants.into_iter().map(|(edge, grants)| Effect::Grants { edge, grants }));
         Reply::Done
     }

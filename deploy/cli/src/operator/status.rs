@@ -144,6 +144,8 @@ pub(super) fn amount(unit: Unit, value: u128) -> String {
             format!("${}.{fraction:0<2}", value / 1_000_000_000)
         }
         Unit::Tokens => format!("{value} tokens"),
+        Unit::InputTokens => format!("{value} input tokens"),
+        Unit::OutputTokens => format!("{value} output tokens"),
         Unit::Requests => format!("{value} calls"),
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{Amount, BudgetId, Era, Incarnation, Mono, Name, Unit, WallMs};
+use central_core::LogMs;
 use central_core::ledger::Ledger;
+use wire::calendar::Zone;
 use wire::catalog::{Budget, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::{Grants, Report};
@@ -128,6 +130,7 @@ impl World {
             scope: Scope::Key("key".parse().unwrap()),
             unit: Unit::Requests,
             window: Window::Total,
+            zone: Zone::default(),
             limit: Amount(limit),
             horizon_ms: 60_000,
         };
@@ -209,7 +212,9 @@ impl World {
             Event::Report(at, report) => self.after(COMMIT_MS, Event::Commit(vec![(at, report)])),
             Event::Commit(reports) => {
                 let named: Vec<_> = reports.into_iter().map(|(at, report)| (edge_name(at), report)).collect();
-                for (edge, grants) in self.ledger.report(WallMs::from_millis(self.ms), &named) {
+                for (edge, grants) in
+                    self.ledger.report((WallMs::from_millis(self.ms), LogMs(self.ms)), &named)
+                {
                     let to = (0..self.edges.len()).find(|at| edge_name(*at) == edge).unwrap();
                     self.after(self.edges[to].delay, Event::Grants(to, grants));
                 }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use base::{Amount, BudgetId, Era, Incarnation, Mono, Unit, WindowId};
+use wire::calendar::Zone;
 use wire::catalog::{Budget, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::{GrantRow, Grants, WindowState};
@@ -193,6 +194,7 @@ fn budgets() -> std::collections::BTreeMap<base::Name, Budget> {
         scope: Scope::Key("key".parse().unwrap()),
         unit: Unit::Requests,
         window: Window::Total,
+        zone: Zone::default(),
         limit: Amount(1_000),
         horizon_ms: 60_000,
     };

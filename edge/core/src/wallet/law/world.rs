@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{Amount, BudgetId, Era, Incarnation, Mono, Name, NanoUsd, RequestId, Unit, WallMs, WindowId};
+use central_core::LogMs;
 use central_core::ledger::{Ledger, Registered};
+use wire::calendar::Zone;
 use wire::catalog::{Budget, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::{
@@ -134,8 +136,16 @@ impl World {
         let id = BudgetId(number);
         let name: Name = format!("budget-{number}").parse().unwrap();
         let (scope, unit) = (Scope::Key("key".parse().unwrap()), Unit::Requests);
-        let budget =
-            Budget { id, name: name.clone(), scope, unit, window, limit: Amount(limit), horizon_ms: 60_000 };
+        let budget = Budget {
+            id,
+            name: name.clone(),
+            scope,
+            unit,
+            window,
+            zone: Zone::default(),
+            limit: Amount(limit),
+            horizon_ms: 60_000,
+        };
         self.ledger.set_budget(&budget);
         self.auditor.limit(id, budget.limit);
         self.budgets.insert(name, budget);
@@ -422,7 +432,9 @@ impl World {
         {
             reports.push((self.nodes[from].name.clone(), report));
         }
-        for (edge, mut grants) in self.ledger.report(WallMs::from_millis(self.wall), &reports) {
+        for (edge, mut grants) in
+            self.ledger.report((WallMs::from_millis(self.wall), LogMs(self.wall)), &reports)
+        {
             let to = self.nodes.iter().position(|node| node.name == edge).unwrap();
             for row in &mut grants.rows {
                 let key = (to, grants.incarnation, row.budget, row.window);
@@ -486,7 +498,7 @@ impl World {
             };
             let report = Report { era: Era(0), incarnation: *incarnation, rows: vec![row] };
             let reports = [(self.nodes[at].name.clone(), report)];
-            drop(self.ledger.report(WallMs::from_millis(self.wall), &reports));
+            drop(self.ledger.report((WallMs::from_millis(self.wall), LogMs(self.wall)), &reports));
         }
     }
 

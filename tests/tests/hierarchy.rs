@@ -1,0 +1,121 @@
+//! Several budgets of one call: its key's, its scenario's and its model's; and one whose span moves with time.
+
+#![expect(clippy::unwrap_used, reason = "a helper's failure is the test's failure")]
+#![expect(clippy::indexing_slicing, reason = "a missing field is the test's failure")]
+
+use serde_json::{Value, json};
+use tests::client::{Answer, post};
+use tests::configure::Story;
+use tests::mesh::Mesh;
+use tests::until::until;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_level_pays_and_the_first_that_cannot_is_named() {
+    let mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
+    let story = Story::new("levels")
+        .with(&format!("models:\n{}{}", model(&mesh, "dear"), model(&mesh, "cheap")))
+        .with("groups: [{name: precious, models: [dear]}]")
+        .with("routes: [{name: either, strategy: ordered, targets: [dear, cheap]}]")
+        .with(
+            "budgets:
+  - {name: levels-all, tenant: levels, unit: usd, window: month, time_zone: Asia/Tokyo, limit: 5}
+  - {name: levels-key, key: levels-key, unit: output_tokens, window: day, limit: 1000000}
+  - {name: levels-help, tenant: levels, scenario: help, unit: requests, window: total, limit: 2}
+  - {name: levels-precious, tenant: levels, model: precious, unit: requests, window: total, limit: 3}
+  - {name: levels-rolling, tenant: levels, scenario: rolls, unit: requests, window: rolling 1h, limit: 10}",
+        );
+    story.apply(&mesh);
+    let asking = Asking { mesh: &mesh, key: story.key() };
+    until("the edge knows the models", async || (asking.call(None).await.status == 200).then_some(())).await;
+
+    // The first was the call above, by the dear model, whose budget pays for two more.
+    let mut answered = vec!["dear".to_owned()];
+    for _ in 0..5 {
+        answered.push(asking.by(None).await);
+    }
+    assert_eq!(answered, ["dear", "dear", "dear", "cheap", "cheap", "cheap"]);
+
+    for _ in 0..2 {
+        assert_eq!(asking.by(Some("help")).await, "cheap");
+    }
+    let refused = asking.call(Some("help")).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (402, "budget_exceeded".to_owned()));
+    assert!(said(&refused).contains("levels-help"), "{}", said(&refused));
+    assert_eq!(asking.by(Some("other")).await, "cheap", "other scenarios have no budget of their own");
+
+    // A fifth of the limit is there at once; the rest comes with time.
+    for _ in 0..2 {
+        assert_eq!(asking.by(Some("rolls")).await, "cheap");
+    }
+    let refused = asking.call(Some("rolls")).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (429, "rate_limited".to_owned()));
+    let after: u64 = refused.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((300..=600).contains(&after), "one of eight in an hour: {after}");
+    assert!(said(&refused).contains("levels-rolling"), "{}", said(&refused));
+
+    let refused = asking.call(Some("no name")).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (400, "invalid_request".to_owned()));
+
+    let books: Value = until("receipts are applied", async || {
+        let books: Value =
+            serde_json::from_str(&mesh.operate(&["ledger", "check", "--json"]).unwrap()).unwrap();
+        let row = |name: &str| {
+            books["rows"].as_array()?.iter().find(|row| row["name"] == name)?["receipts"].as_u64()
+        };
+        (row("levels-all") == Some(11 * 10_000_000)).then_some(books)
+    })
+    .await;
+    assert_eq!(books["balanced"], true, "{books}");
+    let paid = |name: &str| {
+        let row = books["rows"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
+        row["receipts"].as_u64().unwrap()
+    };
+    assert_eq!(["levels-help", "levels-precious", "levels-rolling"].map(paid), [2, 3, 2]);
+    assert!(paid("levels-key") > 0, "{books}");
+}
+
+struct Asking<'a> {
+    mesh: &'a Mesh,
+    key: String,
+}
+
+impl Asking<'_> {
+    /// Calls as SDKs do: a 503 says that nothing was spent and when to come back.
+    async fn call(&self, scenario: Option<&str>) -> Answer {
+        let body = json!({"model": "either", "messages": [{"role": "user", "content": "One word, please."}]});
+        let mut request = post("/v1/chat/completions", &self.key, body.to_string());
+        request.headers_mut().insert("x-portolan-debug", "true".parse().unwrap());
+        if let Some(scenario) = scenario {
+            request.headers_mut().insert("x-portolan-scenario", scenario.parse().unwrap());
+        }
+        until("credit is there", async || {
+            let answer = self.mesh.client().ask(&self.mesh.plain("eu"), request.clone()).await.unwrap();
+            (answer.status != 503).then_some(answer)
+        })
+        .await
+    }
+
+    /// Which model answers.
+    async fn by(&self, scenario: Option<&str>) -> String {
+        let answer = self.call(scenario).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let told: Value = serde_json::from_slice(answer.headers["x-portolan-debug"].as_bytes()).unwrap();
+        told["model"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+fn said(answer: &Answer) -> String {
+    answer.json()["error"]["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A model that costs a cent a call.
+fn model(mesh: &Mesh, name: &str) -> String {
+    let demos = mesh.facts.demo.iter().filter(|demo| demo.region != "provider");
+    let replicas: Vec<_> = demos
+        .map(|demo| format!("{{name: {}, region: {}, url: \"{}\"}}", demo.name, demo.region, demo.url))
+        .collect();
+    format!(
+        "  - {{name: {name}, price: {{input: 0, output: 0, call: 0.01}}, context: 8192, output_cap: 256, replicas: [{}]}}\n",
+        replicas.join(", ")
+    )
+}
