@@ -347,6 +347,7 @@ mod tests {
         let mut evidence = evidence();
         let seen = crate::history::Observation {
             at: at(50),
+            answered: at(51),
             node: "central-eu".into(),
             leader: Some("central-eu".into()),
             term: 1,

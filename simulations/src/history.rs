@@ -191,6 +191,8 @@ pub struct Operated {
 pub struct Observation {
     /// When it was asked.
     pub at: Mono,
+    /// When its answer was there.
+    pub answered: Mono,
     /// Which.
     pub node: String,
     /// The leader it knows.

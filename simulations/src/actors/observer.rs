@@ -55,7 +55,7 @@ impl Observer {
         let host = self.operator.host();
         let at = self.recorder.now();
         if let Ok(Ok(status)) = host.timeout(PATIENCE, self.operator.status(node)).await {
-            let seen = observation(at, &status);
+            let seen = observation((at, self.recorder.now()), &status);
             if let Some(leader) = &seen.leader {
                 self.field.set_leader(Some(leader.clone()));
             }
@@ -72,15 +72,16 @@ impl Observer {
     }
 }
 
-/// A status as the history keeps it.
+/// A status as the history keeps it, asked and answered at these times.
 #[must_use]
-pub fn observation(at: base::Mono, status: &Status) -> Observation {
+pub fn observation((at, answered): (base::Mono, base::Mono), status: &Status) -> Observation {
     let edges = status.edges.iter().map(|edge| {
         let attached = edge.attached_to.as_ref().map(ToString::to_string);
         (edge.name.to_string(), (attached, edge.epoch.map(|epoch| epoch.0)))
     });
     Observation {
         at,
+        answered,
         node: status.node.to_string(),
         leader: status.leader.as_ref().map(ToString::to_string),
         term: status.term,

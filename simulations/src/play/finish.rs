@@ -67,7 +67,7 @@ impl Stage {
         let operator = &self.operations.operator;
         let at = self.recorder.now();
         let status = operator.host().timeout(PATIENCE, operator.status(name)).await.ok()?.ok()?;
-        let seen = observation(at, &status);
+        let seen = observation((at, self.recorder.now()), &status);
         self.field.set_leader(seen.leader.clone());
         self.recorder.write(|history| history.observations.push(seen.clone()));
         Some(seen)

@@ -31,6 +31,8 @@ pub(super) struct Line {
     target: Amount,
     /// When a row without a window was last sent, and what it asked for.
     introduced: Option<(Mono, Amount)>,
+    /// It was sent, and nothing came back: central may have granted what nobody here knows of.
+    unanswered: bool,
     /// No ceiling is raised any more.
     resting: bool,
 }
@@ -256,6 +258,7 @@ impl Line {
 
     /// Takes central's word. Whether the row concerned anything this edge has or wants.
     pub(super) fn granted(&mut self, row: &GrantRow, now: Mono) {
+        self.unanswered = false;
         let open = row.state == WindowState::Open;
         if self.account(row.window).is_none() {
             self.open_or_keep(row, open);
@@ -325,17 +328,24 @@ impl Line {
             let asks = want > account.unspent() || waiting > Amount::ZERO;
             let row = row(budget, *window, account, want, waiting);
             rows.extend(due(account, row, now, (asks || busy).then_some(TICK)));
-        } else if self.terms.is_some()
-            && busy
-            && self.introduced.is_none_or(|(at, asked)| now.since(at) >= TICK || asked != want)
-        {
-            self.introduced = Some((now, want));
+        } else if self.introduces(busy, want, now) {
+            (self.introduced, self.unanswered) = (Some((now, want)), true);
             rows.push(row(budget, WindowId(0), &Account::default(), want, waiting));
         }
         for (window, account) in self.closing.iter_mut().filter(|(_window, account)| !account.settled) {
             let row = row(budget, *window, account, Amount::ZERO, Amount::ZERO);
             rows.extend(due(account, row, now, Some(REPEAT)));
         }
+    }
+
+    /// Whether a row without a window is due: calls want credit, or an earlier one may have brought some that never came.
+    fn introduces(&self, busy: bool, want: Amount, now: Mono) -> bool {
+        let Some((at, asked)) = self.introduced else {
+            return self.terms.is_some() && (busy || self.unanswered);
+        };
+        let since = now.since(at);
+        let asks = busy && (since >= TICK || asked != want);
+        self.terms.is_some() && (asks || (self.unanswered && since >= REPEAT))
     }
 
     /// Credit to have unspent, holds included.
@@ -377,7 +387,7 @@ impl Line {
     pub(super) fn take_accounts(&mut self) -> BTreeMap<WindowId, Account> {
         let mut accounts = std::mem::take(&mut self.closing);
         accounts.extend(self.open.take());
-        (self.closed, self.facts, self.introduced) = (None, None, None);
+        (self.closed, self.facts, self.introduced, self.unanswered) = (None, None, None, false);
         accounts
     }
 

@@ -113,6 +113,29 @@ fn idle_credit_goes_back_but_is_told_only_once_durable() {
 }
 
 #[test]
+fn an_ask_that_nobody_answered_is_told_again_though_nobody_wants_credit_any_more() {
+    let mut wallet = wallet();
+    let Decision::Wait { id, .. } = wallet.ask(&[(ONE, Amount(5))], START) else { panic!("it waits") };
+    assert_eq!(wallet.report(START).unwrap().rows[0].waiting, Amount(5));
+    // Central grants, and its answer is lost with the session; the call gives up and no other comes.
+    assert!(wallet.give_up(id).is_some());
+    wallet.detached();
+    wallet.welcome(&Welcome { level: 1, era: Era(0), incarnation: FIRST });
+    let idle = START + Duration::from_secs(10);
+    wallet.tick(idle);
+    let told = wallet.report(idle).unwrap();
+    assert_eq!((told.rows[0].budget, told.rows[0].waiting), (ONE, Amount::ZERO));
+    assert_eq!(wallet.report(idle), None, "once a second is enough");
+    let later = idle + Duration::from_secs(1);
+    assert!(wallet.report(later).is_some());
+
+    wallet.granted(&grants(row(ONE, 5)), later);
+    wallet.tick(later);
+    flush(&mut wallet);
+    assert_eq!(wallet.report(later).unwrap().rows[0].returned, Amount(5));
+}
+
+#[test]
 fn a_window_that_closed_settles_and_gives_back_while_the_next_one_pays() {
     let mut wallet = wallet();
     grant(&mut wallet, ONE, 100);
