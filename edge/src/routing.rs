@@ -125,9 +125,10 @@ fn unbounded(offered: &[(&Arc<Candidate>, Bound)], payers: &[Payer]) -> Option<N
 impl Route {
     /// What each budget must hold: the most that it would pay, whichever of its models answers.
     pub(crate) fn asks(&self) -> Vec<(BudgetId, Amount)> {
+        let priced = if base::mutant!(FirstModelHeld) { 1 } else { self.bounds.len() };
         let most = |payer: &Payer| {
             let paid = self.bounds.iter().filter(|(model, _)| payer.pays_for(*model));
-            paid.filter_map(|(_, bound)| bound.amount(payer.budget.unit)).max()
+            paid.take(priced).filter_map(|(_, bound)| bound.amount(payer.budget.unit)).max()
         };
         self.payers.iter().filter_map(|payer| Some((payer.id(), most(payer)?))).collect()
     }

@@ -122,7 +122,9 @@ impl Account {
     /// An attempt begins.
     pub(crate) fn attempt(&mut self, attempt: &Attempt, bound: Bound) {
         if let Some(open) = &mut self.0 {
-            open.attempt = Some((attempt.clone(), bound));
+            if open.attempt.is_none() || !base::mutant!(FirstModelBilled) {
+                open.attempt = Some((attempt.clone(), bound));
+            }
             open.attempts += 1;
             open.trying = Some(Trying::begin(open.edge.host.now(), open.hops.len()));
         }

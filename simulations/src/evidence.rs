@@ -52,6 +52,10 @@ pub struct Facts {
     pub input_price: u64,
     /// An output token's price, in nano-dollars.
     pub output_price: u64,
+    /// Models that cost so many times that.
+    pub dear: BTreeMap<String, u64>,
+    /// How old the configuration may be that calls are served from; absent: longer than any run.
+    pub max_stale: Option<Duration>,
     /// What each machine is.
     pub machines: BTreeMap<String, Kind>,
     /// Machines that no heal reaches.
@@ -99,11 +103,12 @@ impl Evidence {
         })
     }
 
-    /// What `input` and `output` tokens cost, the call included.
+    /// What `input` and `output` tokens of a model cost, the call included.
     #[must_use]
-    pub const fn cost(&self, (input, output): (u64, u64)) -> u64 {
+    pub fn cost(&self, model: &str, (input, output): (u64, u64)) -> u64 {
         let facts = &self.facts;
-        facts.call_price + input * facts.input_price + output * facts.output_price
+        let times = facts.dear.get(model).copied().unwrap_or(1);
+        times * (facts.call_price + input * facts.input_price + output * facts.output_price)
     }
 
     /// Machines of a kind that a heal reaches.

@@ -19,7 +19,9 @@ mod linear;
 mod operated;
 mod outcomes;
 mod overrun;
+mod priced;
 mod receipts;
+mod stale;
 mod terms;
 mod upstream;
 
@@ -42,7 +44,7 @@ pub struct Violation {
 }
 
 /// All invariants by name.
-pub const ALL: [(&str, Judge); 21] = [
+pub const ALL: [(&str, Judge); 23] = [
     ("budget", budget::judge),
     ("acknowledged", acknowledged::judge),
     ("linear", linear::judge),
@@ -60,6 +62,8 @@ pub const ALL: [(&str, Judge); 21] = [
     ("current", current::judge),
     ("held", held::judge),
     ("overrun", overrun::judge),
+    ("priced", priced::judge),
+    ("stale", stale::judge),
     ("operated", operated::judge),
     ("terms", terms::judge),
     ("ended", ended::judge),

@@ -40,6 +40,9 @@ pub const fn scenarios(mutant: Mutant) -> &'static [&'static str] {
         }
         Mutant::SupersededGoesOn => &[TWINS],
         Mutant::AskedBehindAnswer | Mutant::CutAsFinished => &["model-instance-dies"],
+        Mutant::AgeForgotten => &["edge-out-of-date"],
+        Mutant::FirstModelHeld | Mutant::FirstModelBilled => &["dear-substitute"],
+        Mutant::ReturnUntold => &["drain-and-return"],
     }
 }
 

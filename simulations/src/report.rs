@@ -21,6 +21,9 @@ pub use timeline::Timeline;
 /// Failed runs that a report keeps of one scenario.
 const KEPT: usize = 50;
 
+/// Losses of a leader of which shares tell something: of three, two may be slow by chance.
+const TELLING: usize = 30;
+
 /// What came of many runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -92,7 +95,8 @@ impl Scenario {
         {
             short.push(format!("p99 to the first byte in sustained regions is {seen} ms, at most {most} ms"));
         }
-        let of_writes = |share| percentile(&self.figures.next_write, share);
+        let telling = self.figures.next_write.len() >= TELLING;
+        let of_writes = |share| percentile(&self.figures.next_write, share).filter(|_| telling);
         let (half, most) = self.written_within.unzip();
         for (share, most) in [(50, half), (99, most)] {
             if let (Some(most), Some(seen)) = (most, of_writes(share))
@@ -209,4 +213,18 @@ pub(crate) const fn outcome_name(outcome: CallOutcome) -> &'static str {
 #[expect(clippy::cast_precision_loss, reason = "shown to people with a few digits")]
 pub(crate) fn ratio(of: u64, to: u64) -> f64 {
     of as f64 / (to as f64).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_slow_losses_of_a_leader_are_no_share() {
+        let mut scenario = Scenario { written_within: Some((1_300, 2_500)), ..Scenario::default() };
+        scenario.figures.next_write = vec![1_400; TELLING - 1];
+        assert!(scenario.short_of().is_empty());
+        scenario.figures.next_write.push(1_400);
+        assert_eq!(scenario.short_of().len(), 1);
+    }
 }

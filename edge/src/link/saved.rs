@@ -84,7 +84,10 @@ async fn write(host: &Host, path: &Path, snapshots: &Snapshots) -> std::io::Resu
     if snapshot.epoch() == Epoch(0) {
         return Ok(());
     }
-    let age = u64::try_from(snapshots.age(host.now()).as_millis()).unwrap_or(u64::MAX);
+    let mut age = u64::try_from(snapshots.age(host.now()).as_millis()).unwrap_or(u64::MAX);
+    if base::mutant!(AgeForgotten) {
+        age = 0;
+    }
     let saved = Saved {
         stamp: snapshot.stamp(),
         epoch: snapshot.epoch(),

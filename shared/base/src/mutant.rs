@@ -72,6 +72,14 @@ mutants! {
     CancelNotForwarded,
     /// A probe that tells nothing keeps an instance out for ever.
     BreakerStuck,
+    /// A snapshot on disk counts as proved current when it was written down.
+    AgeForgotten,
+    /// A hold covers the model that comes first, and not the dearest that may serve.
+    FirstModelHeld,
+    /// A call costs what the model would that was tried first.
+    FirstModelBilled,
+    /// An edge that left in good order comes back, and no other node is told.
+    ReturnUntold,
 }
 
 /// Whether a mutant is planted: `if base::mutant!(LostSync) { … }`.

@@ -78,15 +78,15 @@ fn owed(evidence: &Evidence, call: &Call) -> u128 {
         return u128::from(record.cost);
     }
     let mut served = evidence.history.served.iter().filter(|served| served.call == Some(call.id));
-    let usage = match call.outcome {
+    let used = match call.outcome {
         CallOutcome::Complete => served
             .filter(|served| served.end == ServedEnd::Complete)
-            .filter_map(|served| served.told)
+            .filter_map(|served| Some((&served.model, served.told?)))
             .next_back(),
         CallOutcome::Broken => served.next_back().filter(|served| served.output > 0).and_then(|served| {
             let mut deaths = evidence.struck(&call.edge, &["crash", "power_off", "lose_region"]);
             let died = deaths.any(|death| served.asked <= death.at && Some(death.at) <= call.ended);
-            died.then_some((served.input, served.output))
+            died.then_some((&served.model, (served.input, served.output)))
         }),
         CallOutcome::Open
         | CallOutcome::Refused
@@ -98,7 +98,7 @@ fn owed(evidence: &Evidence, call: &Call) -> u128 {
         | CallOutcome::Late
         | CallOutcome::Abandoned => None,
     };
-    usage.map_or(0, |usage| u128::from(evidence.cost(usage)))
+    used.map_or(0, |(model, usage)| u128::from(evidence.cost(model, usage)))
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ fn worth_of_strict_answers(evidence: &Evidence) -> u128 {
             .served
             .iter()
             .filter(|served| served.call == Some(id))
-            .filter_map(|served| served.told);
-        told.next_back().map_or(0, |usage| u128::from(evidence.cost(usage)))
+            .filter_map(|served| Some(evidence.cost(&served.model, served.told?)));
+        told.next_back().map_or(0, u128::from)
     };
     answered.map(|call| cost(call.id)).sum()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use central::admin::api::Ledger;
 
 use super::setup::{INPUT_PRICE, OUTPUT_PRICE, RECORDS, REVOKED, Stage};
-use crate::actors::observation;
+use crate::actors::{CallerSetup, observation};
 use crate::evidence::{Evidence, Facts, InForce, Record};
 use crate::faults::Kind;
 use crate::history::{CallOutcome, Observation};
@@ -18,6 +18,10 @@ use crate::schedule::{Schedule, Until};
 const AGAIN: Duration = Duration::from_millis(200);
 /// A node that takes longer says nothing.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A model server that failed again and again is left alone for half a minute.
+const FOUND_WITHIN: Duration = Duration::from_secs(40);
+/// Between two calls for a model that is not found.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The books are settled this long after the last call: unused credit goes back after 2 s without demand, and what was not
 /// heard is said again each 2 s. What is not back by then never comes.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
@@ -81,7 +85,7 @@ impl Stage {
         before: (BTreeMap<String, usize>, usize),
         converged: Option<Duration>,
     ) -> Evidence {
-        let fresh = self.try_all(scenario).await;
+        let fresh = self.try_all(scenario, schedule).await;
         let ledger = self.settled().await;
         self.field.ground().sleep(QUIET).await;
         let serials = self.last_read().await;
@@ -107,8 +111,8 @@ impl Stage {
         }
     }
 
-    /// A fresh call at every edge and a fresh write, with what was wrong.
-    async fn try_all(&self, scenario: &Scenario) -> Vec<(String, Option<String>)> {
+    /// Fresh calls at every edge and a fresh write, with what was wrong.
+    async fn try_all(&self, scenario: &Scenario, schedule: &Schedule) -> Vec<(String, Option<String>)> {
         let mut fresh = Vec::new();
         for edge in self.field.names(Kind::Edge).into_iter().filter(|name| !self.field.is_out(name)) {
             let mut call = self.ask(&edge, false, scenario, "fresh").await;
@@ -121,9 +125,13 @@ impl Stage {
             let wrong = (call.outcome != CallOutcome::Complete).then(|| format!("{call:?}"));
             fresh.push((format!("a call at {edge}"), wrong));
         }
+        if schedule.faults.iter().all(|dated| dated.until != Until::Never) {
+            fresh.extend(self.try_models(scenario).await);
+        }
         if self.recorder.write(|history| history.revoked).is_some() {
             for edge in self.field.names(Kind::Edge).into_iter().filter(|name| !self.field.is_out(name)) {
-                let call = self.ask_with([REVOKED, REVOKED], &edge, false, scenario, "revoked").await;
+                let setup = CallerSetup { keys: [REVOKED, REVOKED], ..self.callers(scenario) };
+                let call = self.ask_as(setup, &edge, false, "revoked").await;
                 let wrong = (call.outcome == CallOutcome::Complete).then(|| format!("served: {call:?}"));
                 fresh.push((format!("a call with a revoked key at {edge}"), wrong));
             }
@@ -138,6 +146,28 @@ impl Stage {
                 Some("not acknowledged".to_owned())
             };
             fresh.push((format!("a write through {node}"), wrong));
+        }
+        fresh
+    }
+
+    /// A call for each model at every edge: each edge finds the way to whatever serves somewhere.
+    async fn try_models(&self, scenario: &Scenario) -> Vec<(String, Option<String>)> {
+        let (ground, usual) = (self.field.ground(), self.callers(scenario));
+        let mut fresh = Vec::new();
+        for edge in self.field.names(Kind::Edge).into_iter().filter(|name| !self.field.is_out(name)) {
+            for model in &usual.models {
+                let setup = CallerSetup { models: vec![model.clone()], ..usual.clone() };
+                let began = ground.now();
+                let call = loop {
+                    let call = self.ask_as(setup.clone(), &edge, false, "fresh").await;
+                    if call.outcome == CallOutcome::Complete || ground.now().since(began) > FOUND_WITHIN {
+                        break call;
+                    }
+                    ground.sleep(ASK_AGAIN).await;
+                };
+                let wrong = (call.outcome != CallOutcome::Complete).then(|| format!("{call:?}"));
+                fresh.push((format!("a call for {model} at {edge}"), wrong));
+            }
         }
         fresh
     }
@@ -198,6 +228,8 @@ impl Stage {
             call_price: scenario.topology.call_price,
             input_price: INPUT_PRICE,
             output_price: OUTPUT_PRICE,
+            dear: scenario.topology.dear.clone(),
+            max_stale: scenario.topology.max_stale_s.map(Duration::from_secs),
             machines: self.machines(),
             broken: broken.flat_map(|struck| struck.machines.clone()).collect(),
             converge_within: scenario.expect.converge_within.most,

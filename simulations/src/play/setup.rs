@@ -138,22 +138,15 @@ impl Stage {
 
     /// One call at `edge` by an ordinary caller of the region nearest to it, in the history as any other.
     pub(super) async fn ask(&self, edge: &str, strict: bool, scenario: &Scenario, why: &str) -> Call {
-        self.ask_with([STRICT, FREE], edge, strict, scenario, why).await
+        self.ask_as(self.callers(scenario), edge, strict, why).await
     }
 
-    /// The same with other keys.
-    pub(super) async fn ask_with(
-        &self,
-        keys: [&'static str; 2],
-        edge: &str,
-        strict: bool,
-        scenario: &Scenario,
-        why: &str,
-    ) -> Call {
+    /// The same with other keys or for other models.
+    pub(super) async fn ask_as(&self, setup: CallerSetup, edge: &str, strict: bool, why: &str) -> Call {
         let region = self.field.places().get(edge).map(|place| place.region.clone()).unwrap_or_default();
         let plan = CallerPlan { name: format!("{why}-{edge}"), region: region.clone(), strict, at_once: 0 };
         let load = Load { streamed: Chance(0), max_tokens: Counts::exactly(8), ..Load::default() };
-        let setup = CallerSetup { load, keys, revoked: keys.contains(&REVOKED), ..self.callers(scenario) };
+        let setup = CallerSetup { load, revoked: setup.keys.contains(&REVOKED), ..setup };
         let number = self.recorder.write(|history| history.calls.len());
         let random = self.field.ground().random(&format!("{why} at {edge} {number}"));
         let Some(host) = self.hosts.get(&region).cloned() else { return lost() };
@@ -265,8 +258,9 @@ fn lay_links(field: &Field, schedule: &Schedule) {
 fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
     let window = topology.window.name();
     let horizon = topology.horizon_ms.map_or_else(String::new, |ms| format!(", horizon_ms: {ms}"));
+    let stale = topology.max_stale_s.map_or_else(String::new, |s| format!(", max_stale_s: {s}"));
     let mut text = format!(
-        "tenants: [{{name: strict}}, {{name: free}}]\n\
+        "tenants: [{{name: strict{stale}}}, {{name: free{stale}}}]\n\
          apps: [{{tenant: strict, name: web}}, {{tenant: free, name: web}}]\n\
          keys: [{{name: strict-key, tenant: strict, app: web, secret: {STRICT}}}, {{name: free-key, tenant: free, app: web, secret: {FREE}}}, \
            {{name: former-key, tenant: free, app: web, secret: {REVOKED}}}]\n\
@@ -298,9 +292,9 @@ fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
         };
         let _infallible = write!(
             text,
-            "- {{name: {model}, price: {{input: 1, output: 2, call: {}}}, context: 8192, output_cap: 64, \
+            "- {{name: {model}, price: {}, context: 8192, output_cap: 64, \
              timeouts: {{connect_ms: 1000, first_byte_ms: 4000, idle_ms: 4000, total_ms: 20000}}",
-            dollars(topology.call_price),
+            price(topology, &model),
         );
         if let Some(provider) = providers.first() {
             let _infallible = write!(text, ", provider: {}", provider.name);
@@ -319,6 +313,13 @@ fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
         let _infallible = writeln!(text, "- {{name: {route}, strategy: ordered, targets: [{targets}]}}");
     }
     text
+}
+
+/// A model's price, tokens by the million.
+fn price(topology: &Topology, model: &str) -> String {
+    let times = topology.dear.get(model).copied().unwrap_or(1);
+    let (input, output) = (INPUT_PRICE / 1_000 * times, OUTPUT_PRICE / 1_000 * times);
+    format!("{{input: {input}, output: {output}, call: {}}}", dollars(topology.call_price * times))
 }
 
 /// The change that revokes [`REVOKED`].

@@ -40,6 +40,12 @@ pub struct Topology {
     /// What a call costs beside its tokens, in nano-dollars.
     #[serde(default)]
     pub call_price: u64,
+    /// Models that cost so many times what the others do.
+    #[serde(default)]
+    pub dear: BTreeMap<String, u64>,
+    /// How old the configuration may be that tenants' calls are served from, in seconds; absent: a day.
+    #[serde(default)]
+    pub max_stale_s: Option<u64>,
     /// The longest round trip between central nodes, which elections follow from; absent: measured from the links.
     #[serde(default)]
     pub round_trip: Option<Times>,
@@ -193,6 +199,9 @@ impl Topology {
                     models.join(", ")
                 ));
             }
+        }
+        if let Some(model) = self.dear.keys().find(|model| !models.contains(model)) {
+            return Err(format!("topology.dear.{model}: name models that are served: {}", models.join(", ")));
         }
         for server in &self.server {
             if server.serves.is_empty() {
