@@ -21,8 +21,8 @@ pub use timeline::Timeline;
 /// Failed runs that a report keeps of one scenario.
 const KEPT: usize = 50;
 
-/// Losses of a leader of which shares tell something: of three, two may be slow by chance.
-const TELLING: usize = 30;
+/// Losses of a leader of which 99 in a hundred tell something: of three, two may be slow by chance.
+const TELLING: usize = 100;
 
 /// What came of many runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
