@@ -11,6 +11,7 @@ mod members;
 mod reads;
 mod refused;
 mod taken;
+mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::consensus::Consensus;
 use crate::metrics::Metrics;
 use crate::seal::SealKeys;
 use crate::status::Overview;
+use crate::usage::Usage;
 use refused::Refused;
 
 /// Largest request, in bytes: files that one entry of the log can still hold.
@@ -58,6 +60,7 @@ pub(crate) struct Door {
     pub(crate) overview: Overview,
     pub(crate) keys: Option<Arc<SealKeys>>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) usage: Usage,
 }
 
 /// Who asks, as the certificate names them.
@@ -74,7 +77,8 @@ fn routes(door: Arc<Door>) -> Router {
         .route("/v1/catalog", get(reads::catalog))
         .route("/v1/epochs", get(reads::epochs))
         .route("/v1/ledger", get(reads::ledger))
-        .route("/v1/usage", get(reads::usage))
+        .route("/v1/usage", get(usage::totals))
+        .route("/v1/receipts", get(usage::receipts))
         .route("/v1/plan", post(catalog::plan))
         .route("/v1/apply", post(catalog::apply))
         .route("/v1/rollback", post(catalog::roll_back))

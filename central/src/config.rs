@@ -13,6 +13,8 @@ use base::{Name, NodeId, RegionName, Role};
 use settings::{Fault, Fields, Node, address, collector, list_faults, path, whole, word};
 use wire::control::NodeAddr;
 
+use crate::usage::Kept;
+
 /// Longest round trip between members that is believed. Beyond it, elections would take minutes.
 pub(crate) const LONGEST_RTT_MS: u32 = 2_000;
 
@@ -21,6 +23,11 @@ const ASSUMED_RTT_MS: u32 = 100;
 
 /// Longest time that a stopping node may wait for calls in progress: an hour.
 const LONGEST_DRAIN_S: u32 = 3_600;
+
+const DAY_S: u64 = 24 * 3_600;
+
+/// Longest that usage can be kept: ten years.
+const LONGEST_KEPT_DAYS: u32 = 3_660;
 
 /// Everything a central node is told by its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +54,8 @@ pub struct Config {
     pub round_trip: Duration,
     /// How long relayed calls may take to end once the node was asked to stop.
     pub drain: Duration,
+    /// How long usage is kept.
+    pub keep: Kept,
 }
 
 /// This node's end of the mesh.
@@ -118,6 +127,7 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
     let members = fields.mappings("members", member);
     let round_trip_ms = fields.or("round_trip_ms", whole::<u32>, ASSUMED_RTT_MS);
     let drain_s = fields.or("drain_s", whole::<u32>, 30);
+    let keep = fields.mapping("usage", keep);
     if let Some(members) = &members {
         distinct(fields, members);
     }
@@ -135,7 +145,28 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
         members: members?,
         round_trip: Duration::from_millis(round_trip_ms?.into()),
         drain: Duration::from_secs(drain_s?.into()),
+        keep: keep?.unwrap_or_default(),
     })
+}
+
+fn keep(fields: &mut Fields<'_, '_>) -> Option<Kept> {
+    let mut days = |name, default: Duration| {
+        let default = u32::try_from(default.as_secs() / DAY_S).unwrap_or(u32::MAX);
+        let days = fields.or(name, whole::<u32>, default);
+        between(fields, name, days, 1, LONGEST_KEPT_DAYS);
+        Some(Duration::from_secs(u64::from(days?) * DAY_S))
+    };
+    let kept = Kept::default();
+    let receipts = days("keep_receipts_days", kept.receipts);
+    let hours = days("keep_hours_days", kept.hours);
+    let (receipts, hours) = (receipts?, hours?);
+    if hours < receipts {
+        fields.at_fault(
+            "keep_hours_days",
+            "must be at least keep_receipts_days: totals outlive their receipts",
+        );
+    }
+    Some(Kept { receipts, hours })
 }
 
 /// A section that must be there.
@@ -215,6 +246,9 @@ mesh = "127.0.0.1:7001"
         let traced = format!("{GOOD}[traces]\nendpoint = \"http://127.0.0.1:4318\"\n");
         let config = Config::parse("central.toml", &traced).unwrap();
         assert_eq!(config.traces.as_deref(), Some("http://127.0.0.1:4318"));
+        let shorter = format!("{GOOD}[usage]\nkeep_receipts_days = 10\n");
+        let config = Config::parse("central.toml", &shorter).unwrap();
+        assert_eq!(config.keep, Kept { receipts: Duration::from_secs(10 * DAY_S), ..Kept::default() });
     }
 
     #[test]
@@ -225,7 +259,7 @@ mesh = "127.0.0.1:7001"
             .replace("round_trip_ms = 80", "round_trip_ms = 8000")
             .replace("[admin]\nlisten = \"127.0.0.1:7101\"", "[admin]\nlisten = \"localhost\"")
             + "[[members]]\nid = 1\nname = \"c2\"\nregion = \"eu\"\nmesh = \"127.0.0.1:7001\"\n\
-               [traces]\nendpoint = \"https://127.0.0.1:4318\"\n";
+               [traces]\nendpoint = \"https://127.0.0.1:4318\"\n[usage]\nkeep_receipts_days = 500\n";
         let ConfigError(faults) = Config::parse("central.toml", &text).unwrap_err();
         let got: Vec<_> = faults.iter().map(ToString::to_string).collect();
         for expected in [
@@ -241,6 +275,10 @@ mesh = "127.0.0.1:7001"
         ] {
             assert!(got.iter().any(|fault| fault.contains(expected)), "{expected}\n{got:#?}");
         }
-        assert_eq!(got.len(), 9, "{got:#?}");
+        assert!(
+            got.iter().any(|fault| fault.contains("usage.keep_hours_days: must be at least")),
+            "{got:#?}"
+        );
+        assert_eq!(got.len(), 10, "{got:#?}");
     }
 }

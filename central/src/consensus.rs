@@ -49,10 +49,12 @@ use wire::control::NodeAddr;
 
 use central_core::State;
 
+use crate::usage::Feed;
+
 use candidacy::Candidacy;
 use first::Part;
 use leader::Leader;
-use machine::{Current, Machine};
+use machine::{Current, Machine, Outlets};
 use network::Network;
 use propose::{Batcher, MAX_WAITING, Waiting};
 use store::LogStore;
@@ -77,6 +79,8 @@ pub struct Options {
     pub first_members: BTreeMap<NodeId, NodeAddr>,
     /// How long a proposal or read looks for a leader and waits for its answer.
     pub patience: Duration,
+    /// Where receipts go that were applied.
+    pub feed: Feed,
 }
 
 /// Why a member cannot start.
@@ -171,7 +175,8 @@ impl Consensus {
         let (pristine, storage) = (store.is_pristine(), store.watch());
         let (events, read_events) = mpsc::channel(MAX_EVENTS);
         let (applied, read_applied) = channel::channel(Revision(0));
-        let machine = Machine::open(host.clone(), &options.dir, state, events, applied);
+        let outlets = Outlets { events, applied, feed: options.feed.clone() };
+        let machine = Machine::open(host.clone(), &options.dir, state, outlets);
         let machine =
             machine.await.map_err(|source| StartError::Snapshot { dir: options.dir.clone(), source })?;
         let (current, clock) = (machine.current(), machine.clock());

@@ -14,3 +14,4 @@ mod relay;
 pub mod seal;
 mod sessions;
 mod status;
+pub mod usage;

@@ -1,6 +1,7 @@
 //! What a central node counts, in the handles of `telemetry`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Amount, Epoch, Name, NodeId};
@@ -11,9 +12,19 @@ use telemetry::metrics::{CentralMetrics, Exposition};
 
 use crate::consensus::{Consensus, Standing};
 use crate::sessions::Sessions;
+use crate::usage::Usage;
 
 /// Between two looks at what changes by itself.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// What is looked at.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) consensus: Consensus,
+    pub(crate) sessions: Sessions,
+    pub(crate) links: Links,
+    pub(crate) usage: Usage,
+}
 
 /// A node's metrics.
 #[derive(Debug, Default)]
@@ -45,17 +56,10 @@ impl Metrics {
         self.counted.proposed(after);
     }
 
-    /// Looks at the log, the links and the ledger until `stop`.
-    pub(crate) async fn watch(
-        &self,
-        host: &Host,
-        consensus: &Consensus,
-        sessions: &Sessions,
-        links: &Links,
-        stop: &Stop,
-    ) {
+    /// Looks at the log, the links, the ledger and the usage store until `stop`.
+    pub(crate) async fn watch(self: Arc<Self>, host: Host, watched: Watched, stop: Stop) {
         while !stop.is_wanted() {
-            self.look(consensus, sessions, links);
+            self.look(&watched);
             tokio::select! {
                 biased;
                 () = stop.wanted() => {}
@@ -74,7 +78,20 @@ impl Metrics {
         }
     }
 
-    fn look(&self, consensus: &Consensus, sessions: &Sessions, links: &Links) {
+    fn usage(&self, usage: &Usage) {
+        let standing = usage.standing();
+        self.counted.usage_head.set(signed(standing.head.0));
+        let lacks = standing.missing.iter().map(|gap| gap.upto.0.saturating_sub(gap.after.0));
+        self.counted.usage_missing.set(signed(lacks.sum()));
+        self.counted.usage_waiting.set(i64::try_from(usage.waiting()).unwrap_or(i64::MAX));
+        self.counted.usage_failing.set(i64::from(standing.failing.is_some()));
+        let written = standing.written.saturating_sub(self.counted.usage_written.get());
+        self.counted.usage_written.inc_by(written);
+    }
+
+    fn look(&self, watched: &Watched) {
+        let Watched { consensus, sessions, links, usage } = watched;
+        self.usage(usage);
         let standing = consensus.standing();
         self.leader(&standing);
         self.counted.term.set(signed(standing.term));

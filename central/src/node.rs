@@ -13,7 +13,7 @@ use std::time::Duration;
 use base::{NodeId, Role};
 use egress::{Egress, Tls};
 use mesh::{Credentials, CredentialsError, Endpoint, Identity, MeshError};
-use seam::{Host, Listener, Stop, Stopper};
+use seam::{Bound, Host, Listener, Stop, Stopper};
 use telemetry::trace::{self, TraceError, Tracer};
 use tokio::sync::mpsc;
 use wal::WalError;
@@ -24,6 +24,7 @@ use crate::consensus::{Consensus, Event, MemberChange, Options, StartError, Stor
 use crate::metrics::Metrics;
 use crate::relay::Relay;
 use crate::seal::{SealError, SealKeys};
+use crate::usage::Usage;
 use parts::Parts;
 pub(crate) use probes::exposition;
 
@@ -138,6 +139,9 @@ pub struct Node {
     admin: Box<dyn Listener>,
     probes: Option<Box<dyn Listener>>,
     metrics: Arc<Metrics>,
+    usage: Usage,
+    /// Writes the usage store.
+    writing: Bound<()>,
     /// Ends the sending of traces.
     sending: Stopper,
 }
@@ -162,12 +166,14 @@ impl Node {
             Some(at) => Some(listen(host, at, "metrics").await?),
             None => None,
         };
+        let (usage, feed, writing) = Usage::start(host, &config.data, config.keep);
         let options = Options {
             id: config.id,
             dir: config.data.clone(),
             round_trip: config.round_trip,
             first_members: first_members(&config),
             patience: PATIENCE,
+            feed,
         };
         let (consensus, events) =
             Consensus::start(host, options, &endpoint, central_core::State::default()).await?;
@@ -190,6 +196,8 @@ impl Node {
             admin,
             probes,
             metrics,
+            usage,
+            writing,
             sending,
         })
     }

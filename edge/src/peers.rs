@@ -70,7 +70,7 @@ async fn connected(host: Host, connection: Connection, egress: Egress, draining:
                 }));
             }
             // Dropping both directions resets the stream.
-            Opening::Control | Opening::Rpc | Opening::Status => {
+            Opening::Control | Opening::Rpc | Opening::Status | Opening::Usage => {
                 tracing::warn!(peer = %connection.peer(), "an edge answers calls only");
             }
         }

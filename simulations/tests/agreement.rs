@@ -326,6 +326,7 @@ impl Group {
             round_trip: 40 * MS,
             first_members: self.first.clone(),
             patience: SECOND,
+            feed: central::usage::Feed::default(),
         };
         let starting = start(host.clone(), self.machines[at].at(PORT), options);
         self.members[at] = Some(host.spawn("central", starting).await.unwrap());

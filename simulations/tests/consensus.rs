@@ -243,6 +243,7 @@ impl Cluster {
             round_trip: 40 * MS,
             first_members: self.members.clone(),
             patience: 2 * SECOND,
+            feed: central::usage::Feed::default(),
         };
         let running = Arc::clone(&self.running);
         drop(host.spawn(

@@ -1,6 +1,8 @@
 //! What an applied entry answers and causes. Effects are data; every central node gets them all and acts on those that
 //! concern the edges attached to it.
 
+use std::sync::Arc;
+
 use base::{Epoch, Incarnation, Name, Stamp};
 use serde::{Deserialize, Serialize};
 use wire::catalog::Change;
@@ -108,7 +110,7 @@ pub enum Effect {
         next: u64,
     },
     /// Receipts applied for the first time, for usage stores.
-    Receipts(Vec<(Name, Receipt)>),
+    Receipts(Arc<Vec<(Name, Receipt)>>),
     /// An incarnation is closed for ever.
     Closed {
         /// Whose.

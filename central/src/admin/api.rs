@@ -1,5 +1,9 @@
 //! The admin API's messages, as JSON. Clients use these types too. Fields are added, never changed or taken away.
 
+mod usage;
+
+pub use usage::{ChargeRow, ReceiptRow, Receipts, UsageGroup, UsageReport, UsageRow};
+
 use std::net::SocketAddr;
 
 use base::{
@@ -304,25 +308,4 @@ pub struct Transfer {
 pub struct Level {
     /// The level that all nodes shall use.
     pub to: u16,
-}
-
-/// One of `GET /v1/usage`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UsageRow {
-    /// The tenant.
-    pub tenant: base::TenantName,
-    /// The application.
-    pub app: Name,
-    /// The key.
-    pub key: Name,
-    /// The model; `None` on crash charges.
-    pub model: Option<ModelName>,
-    /// Calls settled.
-    pub calls: u64,
-    /// Input tokens.
-    pub input: Tokens,
-    /// Output tokens.
-    pub output: Tokens,
-    /// Their cost.
-    pub cost: base::NanoUsd,
 }

@@ -66,26 +66,6 @@ fn ledger_row(row: LedgerRow) -> api::LedgerRow {
     }
 }
 
-pub(super) async fn usage(State(door): Shared) -> Answer<Vec<api::UsageRow>> {
-    door.consensus.read_index().await?;
-    let rows = door.consensus.read(|state| {
-        let totals = state.usage().totals();
-        totals
-            .map(|(who, total)| api::UsageRow {
-                tenant: who.tenant.clone(),
-                app: who.app.clone(),
-                key: who.key.clone(),
-                model: who.model.clone(),
-                calls: total.calls,
-                input: total.input,
-                output: total.output,
-                cost: total.cost,
-            })
-            .collect()
-    });
-    Ok(Json(rows))
-}
-
 pub(super) async fn metrics(State(door): Shared, headers: http::HeaderMap) -> Response {
     std::future::ready(crate::node::exposition(&door.metrics, &headers)).await
 }

@@ -5,10 +5,12 @@ use axum::response::{IntoResponse, Response};
 use central_core::Refusal;
 use http::StatusCode;
 use settings::Fault;
+use usage_store::StoreError;
 
 use super::api::Problem;
 use crate::consensus::{MemberError, ProposeError, ReadError};
 use crate::seal::SealError;
+use crate::usage::UsageError;
 
 /// An answer that is not a success.
 #[derive(Debug)]
@@ -83,6 +85,20 @@ impl IntoResponse for Refused {
 impl From<ReadError> for Refused {
     fn from(error: ReadError) -> Self {
         Self::unavailable(error.to_string())
+    }
+}
+
+impl From<UsageError> for Refused {
+    fn from(error: UsageError) -> Self {
+        match error {
+            UsageError::Store(StoreError::TooMuch { .. }) => Self::bad_request(error.to_string()),
+            UsageError::Failing(_) | UsageError::Incomplete(_) => Self::unavailable(format!(
+                "{error}; ask another central node, or take what is here with partial=true"
+            )),
+            UsageError::Read(_) | UsageError::Store(_) | UsageError::Stopping => {
+                Self::unavailable(error.to_string())
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a handler takes from a request. What does not fit is refused in the words and the shape of every other refusal.
 
-use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::Bytes;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
@@ -11,6 +11,10 @@ use super::refused::Refused;
 /// The whole body.
 #[derive(Debug)]
 pub(super) struct Whole(pub(super) Bytes);
+
+/// The parameters behind the path, in order.
+#[derive(Debug)]
+pub(super) struct Parameters(pub(super) Vec<(String, String)>);
 
 /// What the path names.
 #[derive(Debug)]
@@ -22,6 +26,17 @@ impl<S: Send + Sync> FromRequest<S> for Whole {
     async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
         let body = Bytes::from_request(request, state).await;
         body.map(Self).map_err(|error: BytesRejection| Refused::unfit(error.status(), error.body_text()))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Parameters {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let query = Query::from_request_parts(parts, state).await;
+        query
+            .map(|Query(parameters)| Self(parameters))
+            .map_err(|error: QueryRejection| Refused::unfit(error.status(), error.body_text()))
     }
 }
 

@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, watch};
 
 use central_core::{Effect, Reply, State};
 
+use crate::usage::Feed;
+
 use super::clock::LogClock;
 use super::snapshot;
 use super::types::{LogId, Proposal, Snapshot, SnapshotMeta, StoredMembership, Types};
@@ -57,8 +59,16 @@ pub(crate) struct Machine {
     current: Arc<Lock<Current>>,
     /// What the file holds.
     saved: Option<SnapshotMeta>,
-    events: mpsc::Sender<Event>,
-    applied: watch::Sender<Revision>,
+    outlets: Outlets,
+}
+
+/// Where the state machine tells what it does.
+#[derive(Debug)]
+pub(crate) struct Outlets {
+    pub(crate) events: mpsc::Sender<Event>,
+    /// How far it is; told behind the others.
+    pub(crate) applied: watch::Sender<Revision>,
+    pub(crate) feed: Feed,
 }
 
 impl Machine {
@@ -66,17 +76,11 @@ impl Machine {
     ///
     /// # Errors
     /// When the disk refuses or the snapshot is damaged.
-    pub(crate) async fn open(
-        host: Host,
-        dir: &Path,
-        state: State,
-        events: mpsc::Sender<Event>,
-        applied: watch::Sender<Revision>,
-    ) -> io::Result<Self> {
+    pub(crate) async fn open(host: Host, dir: &Path, state: State, outlets: Outlets) -> io::Result<Self> {
         let current = Arc::new(Lock::new(Current { state, ..Current::default() }));
         let file = dir.join("state.snapshot");
         let clock = LogClock::new(host.now());
-        let mut machine = Self { host, file, clock, current, saved: None, events, applied };
+        let mut machine = Self { host, file, clock, current, saved: None, outlets };
         if let Some(bytes) = machine.read().await? {
             machine.take(&bytes).await?;
         }
@@ -112,26 +116,34 @@ impl Machine {
         *self.current.lock() = Current { state, last, membership: meta.last_membership.clone() };
         self.saved = Some(meta);
         let revision = revision(last);
+        self.outlets.feed.jumped(revision);
         self.tell(Event::Replaced { revision }).await;
-        self.applied.send_replace(revision);
+        self.outlets.applied.send_replace(revision);
         Ok(())
     }
 
     /// Nobody may listen, as in a node that only keeps the log.
     async fn tell(&self, event: Event) {
-        drop(self.events.send(event).await);
+        drop(self.outlets.events.send(event).await);
     }
 
-    fn apply_one(&self, log_id: LogId, proposal: &Proposal) -> io::Result<(Reply, Vec<Effect>)> {
+    async fn apply_one(&self, log_id: LogId, proposal: &Proposal) -> io::Result<Reply> {
         let entry = proposal.entry().map_err(|error| {
             tracing::error!(index = log_id.index, %error, "a log entry is unknown to this build; it stops");
             io::Error::new(io::ErrorKind::InvalidData, error)
         })?;
         self.clock.heard(entry.clock, self.host.now());
-        let mut current = self.current.lock();
-        let applied = current.state.apply(Revision(log_id.index), &entry);
-        current.last = Some(log_id);
-        Ok((applied.reply, applied.effects))
+        let revision = Revision(log_id.index);
+        let applied = {
+            let mut current = self.current.lock();
+            current.last = Some(log_id);
+            current.state.apply(revision, &entry)
+        };
+        self.outlets.feed.effects(revision, entry.at, &applied.effects).await;
+        if !applied.effects.is_empty() {
+            self.tell(Event::Applied { revision, effects: applied.effects }).await;
+        }
+        Ok(applied.reply)
     }
 }
 
@@ -166,15 +178,9 @@ impl RaftStateMachine<Types> for Machine {
                     current.membership = StoredMembership::new(Some(log_id), membership);
                     None
                 }
-                EntryPayload::Normal(proposal) => {
-                    let (reply, effects) = self.apply_one(log_id, &proposal)?;
-                    if !effects.is_empty() {
-                        self.tell(Event::Applied { revision: Revision(log_id.index), effects }).await;
-                    }
-                    Some(reply)
-                }
+                EntryPayload::Normal(proposal) => Some(self.apply_one(log_id, &proposal).await?),
             };
-            self.applied.send_replace(Revision(log_id.index));
+            self.outlets.applied.send_replace(Revision(log_id.index));
             if let Some(responder) = responder {
                 responder.send(reply);
             }
@@ -185,7 +191,13 @@ impl RaftStateMachine<Types> for Machine {
     async fn get_snapshot_builder(&mut self) -> Self::SnapshotBuilder {
         let current = self.current.lock();
         let meta = SnapshotMeta { last_log_id: current.last, last_membership: current.membership.clone() };
-        Builder { host: self.host.clone(), file: self.file.clone(), meta, state: current.state.clone() }
+        Builder {
+            host: self.host.clone(),
+            file: self.file.clone(),
+            meta,
+            state: current.state.clone(),
+            feed: self.outlets.feed.clone(),
+        }
     }
 
     async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: Bytes) -> Result<(), io::Error> {
@@ -207,6 +219,7 @@ pub(crate) struct Builder {
     file: PathBuf,
     meta: SnapshotMeta,
     state: State,
+    feed: Feed,
 }
 
 impl RaftSnapshotBuilder<Types> for Builder {
@@ -217,6 +230,8 @@ impl RaftSnapshotBuilder<Types> for Builder {
         let encoded = self.host.compute(move || snapshot::encode(&meta, &state)).await;
         let encoded = encoded.map_err(|_gone| io::Error::other("writing the snapshot was ended"))?;
         let bytes = encoded.map_err(io::Error::other)?;
+        // What the snapshot stands for is not told again after a restart.
+        self.feed.settled(revision(self.meta.last_log_id)).await;
         save(&self.host, &self.file, &bytes).await?;
         Ok(Snapshot { meta: self.meta.clone(), snapshot: bytes })
     }

@@ -16,10 +16,11 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use wire::control::NodeAddr;
 
-use super::machine::Machine;
+use super::machine::{Machine, Outlets};
 use super::runtime::HostRuntime;
 use super::store::LogStore;
 use super::types::{LogEntry, LogId, Place, Types, Vote};
+use crate::usage::Feed;
 
 impl Default for Place {
     fn default() -> Self {
@@ -41,7 +42,8 @@ impl StoreBuilder<Types, LogStore, Machine, TempDir> for Fresh {
         let (events, mut read) = mpsc::channel(1_024);
         drop(host.spawn("events", async move { while read.recv().await.is_some() {} }));
         let (applied, _) = watch::channel(Revision(0));
-        let machine = Machine::open(host, dir.path(), State::default(), events, applied).await.unwrap();
+        let outlets = Outlets { events, applied, feed: Feed::default() };
+        let machine = Machine::open(host, dir.path(), State::default(), outlets).await.unwrap();
         Ok((dir, store, machine))
     }
 }

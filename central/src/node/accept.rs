@@ -12,6 +12,7 @@ use crate::consensus::Consensus;
 use crate::relay::Relay;
 use crate::sessions::Sessions;
 use crate::status::Overview;
+use crate::usage::Usage;
 
 /// Calls in progress.
 #[derive(Clone, Debug)]
@@ -58,6 +59,7 @@ pub(super) struct Acceptor {
     pub(super) sessions: Sessions,
     pub(super) relay: Relay,
     pub(super) overview: Overview,
+    pub(super) usage: Usage,
     pub(super) calls: Calls,
     /// From here on no new call is relayed.
     pub(super) draining: Stop,
@@ -99,6 +101,7 @@ impl Acceptor {
             Opening::Call if peer.role == Role::Edge => self.call(connection, sender, receiver).await,
             Opening::Rpc => self.consensus.answer(connection, sender, receiver).await,
             Opening::Status => self.overview.answer(connection, sender).await,
+            Opening::Usage => self.usage.answer(&self.consensus, connection, sender, receiver).await,
             Opening::Control | Opening::Call => {
                 tracing::warn!(%peer, ?opening, "a node opened a stream that only edges may open");
                 Ok(())

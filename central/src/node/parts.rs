@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::accept::{Acceptor, Calls};
 use super::{Node, probes};
 use crate::admin::{self, Door};
+use crate::metrics::Watched;
 use crate::publish::{self, Publisher};
 use crate::sessions::Sessions;
 use crate::status::Overview;
@@ -42,6 +43,8 @@ impl Parts {
             admin,
             probes,
             metrics,
+            usage,
+            writing,
             sending,
             ..
         } = node;
@@ -70,6 +73,7 @@ impl Parts {
             sessions: sessions.clone(),
             relay,
             overview: overview.clone(),
+            usage: usage.clone(),
             calls: calls.clone(),
             draining: stop.clone(),
         };
@@ -81,25 +85,23 @@ impl Parts {
             overview: overview.clone(),
             keys,
             metrics: Arc::clone(&metrics),
+            usage: usage.clone(),
         };
         let mut others = vec![
             host.spawn("publish", carrying.run(events, publisher)).bound(),
             host.spawn("mesh-accept", acceptor.run()).bound(),
             host.spawn("pulse", pulse).bound(),
             host.spawn("links", keep_links(overview, stop.clone())).bound(),
+            writing,
         ];
+        others.extend(usage.tasks(&consensus, &links));
         if let Some(listener) = probes {
             let probing =
                 probes::serve(host.clone(), listener, sessions.clone(), Arc::clone(&metrics), stop.clone());
             others.push(host.spawn("probes", probing).bound());
         }
-        let (counting, until) = (host.clone(), stop.clone());
-        others.push(
-            host.spawn("metrics", async move {
-                metrics.watch(&counting, &consensus, &sessions, &links, &until).await;
-            })
-            .bound(),
-        );
+        let watched = Watched { consensus, sessions, links, usage };
+        others.push(host.spawn("metrics", metrics.watch(host.clone(), watched, stop.clone())).bound());
         let (rotating, until) = (credentials.clone(), stop.clone());
         others.push(host.spawn("credentials", async move { rotating.watch(until).await }).bound());
         let until = stop.clone();

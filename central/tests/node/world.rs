@@ -227,6 +227,7 @@ fn config(dir: &TempDir) -> Config {
         mesh: "127.0.0.1:1".parse().unwrap(),
     };
     Config {
+        keep: central::usage::Kept::default(),
         data: dir.path().join("data"),
         id: NodeId(1),
         mesh: Mesh { listen: LOOPBACK, credentials: dir.path().to_owned() },

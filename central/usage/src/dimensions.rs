@@ -121,7 +121,9 @@ pub(crate) const COLUMNS: &str =
     "kind, tenant, app, key, model, provider, region, served_by, operation, outcome, code";
 
 impl Dimensions {
-    pub(crate) fn of(receipt: &Receipt) -> Self {
+    /// The receipt's.
+    #[must_use]
+    pub fn of(receipt: &Receipt) -> Self {
         Self {
             kind: receipt.kind,
             tenant: receipt.tenant.clone(),

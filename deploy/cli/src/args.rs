@@ -84,8 +84,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Ledger,
     },
-    /// Show what was used, by tenant, application, key and model
-    Usage(Report),
+    /// Show what was used: by tenant, application, key and model since the mesh began, or as asked for
+    Usage(Usage),
+    /// Show the receipts of a request, or those that fit
+    Receipts(Receipts),
     /// Raise the level of messages and log entries, after an upgrade of every central node
     Level {
         /// The new level; `portolan status` shows the level in use
@@ -117,6 +119,86 @@ pub(crate) struct Reach {
     /// Directory of the operator's node.pem, node.key and ca.pem
     #[arg(long, value_name = "DIR", requires = "admin")]
     pub(crate) credentials: Option<PathBuf>,
+}
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For spreadsheets; money in nano-dollars
+    Csv,
+    /// For programs; money in nano-dollars
+    Json,
+}
+
+impl Chosen {
+    /// As asked for by `--format` or `--json`.
+    pub(crate) const fn format(&self) -> Format {
+        if self.report.json { Format::Json } else { self.format }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Usage {
+    /// By what to take the totals apart: tenant, app, key, model, provider, region, `served_by`, operation, outcome,
+    /// code, kind, hour, day
+    #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
+    pub(crate) by: Vec<String>,
+    #[command(flatten)]
+    pub(crate) chosen: Chosen,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Receipts {
+    /// The request, as its answer's x-request-id names it
+    pub(crate) request: Option<String>,
+    #[command(flatten)]
+    pub(crate) chosen: Chosen,
+}
+
+/// Which calls count, and how they are shown.
+#[derive(Debug, Args)]
+pub(crate) struct Chosen {
+    /// Calls that ended since: an instant such as 2026-01-31T12:00:00Z, or how long ago (30m, 24h, 7d)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Calls that ended before
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Calls of this tenant
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// Calls of this application
+    #[arg(long)]
+    pub(crate) app: Option<String>,
+    /// Calls made with this key
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// Calls that asked for this model
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Calls that this provider served
+    #[arg(long)]
+    pub(crate) provider: Option<String>,
+    /// Calls that came in at this region
+    #[arg(long)]
+    pub(crate) region: Option<String>,
+    /// Calls that ended so: complete, `caller_gone`, cut, failed, lost
+    #[arg(long)]
+    pub(crate) outcome: Option<String>,
+    /// At most so many rows
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) limit: usize,
+    /// Answer even where the asked node lacks receipts
+    #[arg(long)]
+    pub(crate) partial: bool,
+    /// How to write the result
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 pub(crate) mod catalog;
 mod ledger;
 mod members;
+mod receipts;
 pub(crate) mod status;
 mod usage;
 
@@ -60,8 +61,12 @@ pub(crate) fn ledger(command: &Ledger) -> Outcome {
     with(&report.reach, |admin| async move { ledger::check(&admin, report.json).await })
 }
 
-pub(crate) fn usage(report: &Report) -> Outcome {
-    with(&report.reach, |admin| async move { usage::show(&admin, report.json).await })
+pub(crate) fn usage(asked: &args::Usage) -> Outcome {
+    with(&asked.chosen.report.reach, |admin| async move { usage::show(&admin, asked).await })
+}
+
+pub(crate) fn receipts(asked: &args::Receipts) -> Outcome {
+    with(&asked.chosen.report.reach, |admin| async move { receipts::show(&admin, asked).await })
 }
 
 pub(crate) fn level(to: u16, reach: &Reach) -> Outcome {

@@ -37,6 +37,16 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// The table as comma-separated values (RFC 4180 but for line ends).
+    pub(crate) fn csv(&self) -> String {
+        let cell = |cell: &String| match cell.contains([',', '"', '\n', '\r']) {
+            true => format!("\"{}\"", cell.replace('"', "\"\"")),
+            false => cell.clone(),
+        };
+        let line = |row: &Vec<String>| format!("{}\n", row.iter().map(cell).collect::<Vec<_>>().join(","));
+        self.rows.iter().map(line).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.len() <= 1
     }

@@ -46,6 +46,12 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Takes an exclusive lock on a file, made when absent; `WouldBlock` when another process holds it. The lock
     /// ends when it is dropped or its process ends.
     fn lock<'a>(&'a self, path: &'a Path) -> Boxed<'a, io::Result<Box<dyn DiskLock>>>;
+
+    /// Where the operating system finds the file, for libraries that open files themselves; `None` where it does not, as
+    /// on a simulated disk.
+    fn native(&self, _path: &Path) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// An exclusive lock that ends when dropped.

@@ -57,6 +57,11 @@ metrics! {
     SESSIONS = "portolan_edge_sessions", "Edges attached to this node";
     PROPOSAL_SECONDS = "portolan_proposal_seconds", "Time from a proposal to its application, in seconds";
     RECEIPTS_APPLIED = "portolan_receipts_applied", "Receipts applied";
+    USAGE_HEAD = "portolan_usage_head_index", "Index of the last log entry that this node's usage store knows of";
+    USAGE_MISSING = "portolan_usage_missing_entries", "Log entries whose receipts this node's usage store lacks and fetches from other nodes";
+    USAGE_WAITING = "portolan_usage_waiting", "Applied receipts that wait to be written to the usage store";
+    USAGE_FAILING = "portolan_usage_failing", "1 while the usage store cannot be written, 0 otherwise";
+    USAGE_WRITTEN = "portolan_usage_written", "Receipts written to the usage store, fetched ones included";
     BUDGET_LIMIT = "portolan_budget_limit", "Limit of the open window, in the budget's unit, by budget";
     BUDGET_SPENT = "portolan_budget_spent", "Spent in the open window, in the budget's unit, by budget";
     BUDGET_GRANTED = "portolan_budget_granted", "Granted and not returned in the open window, in the budget's unit, by budget";

@@ -19,6 +19,8 @@ pub enum Opening {
     Rpc,
     /// A central node asks another how it and the edges attached to it are.
     Status,
+    /// A central node asks another for receipts that its usage store lacks.
+    Usage,
 }
 
 /// What an edge sends.

@@ -27,6 +27,7 @@ use wire::ledger::{
 fn openings() {
     golden("openings", &[Opening::Control, Opening::Call, Opening::Rpc]);
     golden("opening-status", &Opening::Status);
+    golden("opening-usage", &Opening::Usage);
 }
 
 #[test]

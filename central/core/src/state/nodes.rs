@@ -1,6 +1,7 @@
 //! Edges that come and go, what they report and bill, and the members of central.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::{Name, NodeId};
 use wire::control::{NodeAddr, Welcome};
@@ -50,7 +51,7 @@ impl State {
         taken.fresh.iter().for_each(|receipt| self.usage.add(receipt));
         if !taken.fresh.is_empty() {
             let fresh = taken.fresh.iter().map(|receipt| (edge.clone(), receipt.clone()));
-            effects.push(Effect::Receipts(fresh.collect()));
+            effects.push(Effect::Receipts(Arc::new(fresh.collect())));
         }
         let incarnation = batch.incarnation;
         effects.push(Effect::ReceiptsApplied { edge: edge.clone(), incarnation, next: taken.next });

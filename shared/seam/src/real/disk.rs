@@ -70,6 +70,10 @@ impl Disk for SystemDisk {
             Ok(Box::new(SystemLock { _file: file }) as Box<dyn DiskLock>)
         })
     }
+
+    fn native(&self, path: &Path) -> Option<PathBuf> {
+        Some(path.to_owned())
+    }
 }
 
 #[derive(Debug)]

@@ -40,6 +40,16 @@ pub struct CentralMetrics {
     pub sessions: Gauge,
     /// Receipts applied.
     pub receipts_applied: Counter,
+    /// Last log entry that the usage store knows of.
+    pub usage_head: Gauge,
+    /// Log entries whose receipts the usage store lacks.
+    pub usage_missing: Gauge,
+    /// Receipts that wait for the usage store.
+    pub usage_waiting: Gauge,
+    /// 1 while the usage store cannot write.
+    pub usage_failing: Gauge,
+    /// Receipts written to the usage store.
+    pub usage_written: Counter,
     /// Version of the configuration.
     pub epoch: Gauge,
     /// Spans lost because the collector was slower than the calls.
@@ -70,6 +80,11 @@ impl CentralMetrics {
             log_entries: Gauge::default(),
             sessions: Gauge::default(),
             receipts_applied: Counter::default(),
+            usage_head: Gauge::default(),
+            usage_missing: Gauge::default(),
+            usage_waiting: Gauge::default(),
+            usage_failing: Gauge::default(),
+            usage_written: Counter::default(),
             epoch: Gauge::default(),
             spans_dropped: Counter::default(),
         };
@@ -86,6 +101,11 @@ impl CentralMetrics {
         register(&mut registry, names::RAFT_LOG_ENTRIES, &metrics.log_entries);
         register(&mut registry, names::SESSIONS, &metrics.sessions);
         register(&mut registry, names::RECEIPTS_APPLIED, &metrics.receipts_applied);
+        register(&mut registry, names::USAGE_HEAD, &metrics.usage_head);
+        register(&mut registry, names::USAGE_MISSING, &metrics.usage_missing);
+        register(&mut registry, names::USAGE_WAITING, &metrics.usage_waiting);
+        register(&mut registry, names::USAGE_FAILING, &metrics.usage_failing);
+        register(&mut registry, names::USAGE_WRITTEN, &metrics.usage_written);
         register(&mut registry, names::EPOCH, &metrics.epoch);
         register(&mut registry, names::SPANS_DROPPED, &metrics.spans_dropped);
         metrics.exposition = Exposition(Arc::new(registry));
