@@ -6,14 +6,17 @@
 
 use base::{Amount, BudgetId, Mono, Name};
 use edge_core::limits::Refused;
+use http::HeaderValue;
 use wire::catalog::Budget;
 
+use crate::convert::Call;
 use crate::identity::Caller;
 use crate::ingress::Arrival;
 use crate::payers::Payer;
 use crate::purse::{Billed, Hold, Purse, Refusal};
 use crate::routing::Route;
 use crate::snapshot::SharedGate;
+use crate::thresholds;
 
 /// Whose limit it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +105,8 @@ pub(crate) struct Permit {
     pub(crate) hold: Option<Hold>,
     pub(crate) asks: Vec<(BudgetId, Amount)>,
     pub(crate) payers: Vec<Payer>,
+    /// What its caller is told of its budgets.
+    pub(crate) notices: Vec<HeaderValue>,
     _tenant: Pass,
     _key: Pass,
 }
@@ -121,6 +126,7 @@ impl Permit {
 pub(crate) async fn admit(
     arrival: &mut Arrival,
     caller: &Caller,
+    call: &Call,
     route: &mut Route,
     purse: &Purse,
     now: Mono,
@@ -134,7 +140,17 @@ pub(crate) async fn admit(
         .map_err(|refused| Denied::Limit(Level::Tenant, refused))?;
     let key =
         Pass::take(&principal.key_gate, now, stream).map_err(|refused| Denied::Limit(Level::Key, refused))?;
-    let (hold, asks) = loop {
+    let (hold, asks, notices) = loop {
+        let reached = thresholds::reached(route.payers(), principal, purse);
+        if let Some(refused) = reached.refused {
+            if route.leave_out(refused.budget) {
+                continue;
+            }
+            let thresholds::Refused { budget: id, limit, spent } = refused;
+            let short = short(id, route.payers(), &route.asks());
+            return Err(Denied::Budget(Refusal::Reached { budget: id, limit, spent }, short));
+        }
+        route.economize(call, reached.economy);
         let billed = Billed {
             tenant: principal.tenant.clone(),
             app: principal.app.clone(),
@@ -143,7 +159,7 @@ pub(crate) async fn admit(
         };
         let asks = route.asks();
         match purse.hold(arrival.request, billed, &asks).await {
-            Ok(hold) => break (hold, asks),
+            Ok(hold) => break (hold, asks, reached.notices),
             Err(refusal) if budget(&refusal).is_some_and(|id| route.leave_out(id)) => {}
             Err(refusal) => {
                 let short = budget(&refusal).and_then(|id| short(id, route.payers(), &asks));
@@ -152,7 +168,7 @@ pub(crate) async fn admit(
         }
     };
     let payers = route.payers().to_vec();
-    Ok(Permit { hold: Some(hold), asks, payers, _tenant: tenant, _key: key })
+    Ok(Permit { hold: Some(hold), asks, payers, notices, _tenant: tenant, _key: key })
 }
 
 /// A budget, and what the call may need of it at most.
@@ -165,9 +181,10 @@ fn short(id: BudgetId, payers: &[Payer], asks: &[(BudgetId, Amount)]) -> Option<
 /// The budget that does not pay.
 const fn budget(refusal: &Refusal) -> Option<BudgetId> {
     match refusal {
-        Refusal::Exceeded { budget, .. } | Refusal::Unavailable { budget } | Refusal::Slow { budget } => {
-            Some(*budget)
-        }
+        Refusal::Exceeded { budget, .. }
+        | Refusal::Reached { budget, .. }
+        | Refusal::Unavailable { budget }
+        | Refusal::Slow { budget } => Some(*budget),
         Refusal::StorageFull => None,
     }
 }

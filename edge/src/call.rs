@@ -31,6 +31,7 @@ use crate::routing::{self, Route};
 use crate::settle::{Account, Times};
 use crate::snapshot::{SharedGate, Snapshots};
 use crate::spans;
+use crate::thresholds;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -153,8 +154,25 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
     // From here on the call owes a receipt, whatever becomes of it.
     let waited_for_credit = permit.waited();
     let times = Times { identified, admitted: Some(host.now()), waited_for_credit, ..Times::default() };
+    let notices = permit.notices.clone();
     let account = Account::open(edge, arrival, caller, &call, permit, times);
-    let stream = call.stream();
+    let told = answered(edge, call, route, account).await;
+    told.map(|mut response| {
+        for notice in notices {
+            response.headers_mut().append(thresholds::HEADER, notice);
+        }
+        response
+    })
+}
+
+/// The answer of a call that was admitted.
+async fn answered(
+    edge: &Arc<Edge>,
+    call: Call,
+    route: Route,
+    account: Account,
+) -> Result<Response<Answer>, Rejection> {
+    let (host, stream) = (&edge.host, call.stream());
     let mut dispatching: Dispatching = Box::pin(dispatch(Arc::clone(edge), call, route, account));
     if !stream {
         let (dispatched, account) = dispatching.await;
@@ -194,7 +212,7 @@ impl Entering<'_> {
             routing::route(caller, &call, arrival.scenario.as_ref(), &edge.region, edge.dice.draw())
                 .inspect_err(|no_route| known.budget = no_route.budget().cloned())?;
         // Whether it may be made now: limits, then budgets.
-        let admitted = admission::admit(arrival, caller, &mut route, &edge.purse, host.now()).await;
+        let admitted = admission::admit(arrival, caller, &call, &mut route, &edge.purse, host.now()).await;
         edge.metrics.admitted(&admitted);
         let permit = admitted.map_err(|denied| {
             (known.budget, known.limit) = (denied.budget(), denied.limit());

@@ -3,7 +3,7 @@
 use base::{Amount, BudgetId, KeyHash, Name, TenantName, Tokens, Unit};
 use wire::calendar::Zone;
 use wire::catalog::{
-    Budget, Catalog, Dialect, Key, Limits, Model, Operation, Replica, Scope, Tenant, Timeouts, Window,
+    Budget, Catalog, Dialect, Key, Limits, Mode, Model, Operation, Replica, Scope, Tenant, Timeouts, Window,
 };
 
 /// SHA-256 of `secret`.
@@ -69,6 +69,8 @@ pub(crate) fn budget(name: &str, unit: Unit) -> Budget {
         window: Window::Day,
         zone: Zone::default(),
         limit: Amount(1_000),
+        mode: Mode::Strict,
+        thresholds: Vec::new(),
         horizon_ms: 60_000,
     }
 }

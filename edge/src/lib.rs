@@ -32,6 +32,7 @@ mod settle;
 pub mod snapshot;
 mod spans;
 mod spool;
+mod thresholds;
 
 #[cfg(test)]
 mod fixtures;

@@ -82,6 +82,15 @@ pub enum Refusal {
         /// Whether the call waited for credit.
         waited: bool,
     },
+    /// So much is spent of a budget that it refuses calls.
+    Reached {
+        /// Which.
+        budget: BudgetId,
+        /// What may be spent in the window.
+        limit: Amount,
+        /// What is known to be spent.
+        spent: Amount,
+    },
     /// Central could not be asked about a budget.
     Unavailable {
         /// Which.
@@ -167,6 +176,11 @@ impl Purse {
             Asked::Waiting(waiting) => (waiting.answer().await?, true),
         };
         Ok(Hold::new(self.clone(), request, payer, held, waited))
+    }
+
+    /// The share of a budget that is spent, in thousandths, its limit and what is spent, as far as central said.
+    pub(crate) fn used(&self, budget: BudgetId) -> Option<(u64, Amount, Amount)> {
+        self.shared.state.lock().wallet.used(budget)
     }
 
     /// Calls that hold or wait.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base::{Amount, BudgetId, ModelName, Name, RegionName};
-use edge_core::bound::{Bound, Lacks};
-use edge_core::plan::{Attempt, Candidate, Culprit, Links, Plan};
+use base::{Amount, BudgetId, ModelName, Name, RegionName, Tokens};
+use edge_core::bound::{Bound, Lacks, Size};
+use edge_core::plan::{Attempt, Candidate, Culprit, Links, Offer, Plan};
 use seam::{Host, Stop};
 use wire::catalog::{Budget, Operation};
 
@@ -17,6 +17,7 @@ use crate::convert::Call;
 use crate::identity::Caller;
 use crate::payers::{Payer, payers};
 use crate::snapshot::Snapshots;
+use crate::thresholds::Economy;
 
 /// How often links are looked at when nothing changed: a broken one is known from its calls at once anyway.
 const LOOK: Duration = Duration::from_millis(500);
@@ -63,6 +64,7 @@ pub(crate) struct Route {
     bounds: Vec<(usize, Bound)>,
     /// What pays for it.
     payers: Vec<Payer>,
+    offer: Arc<Offer>,
     stream: bool,
     region: RegionName,
 }
@@ -102,7 +104,7 @@ pub(crate) fn route(
     let bounds = offered.into_iter().filter(payable);
     let bounds = bounds.map(|(candidate, bound)| (candidate.index, bound)).collect();
     let plan = Plan::new(Arc::clone(offer), operation, drawn);
-    Ok(Route { plan, bounds, payers, stream: call.stream(), region: home.clone() })
+    Ok(Route { plan, bounds, payers, offer: Arc::clone(offer), stream: call.stream(), region: home.clone() })
 }
 
 /// A budget that has no bound to hold.
@@ -148,7 +150,36 @@ impl Route {
             return false;
         }
         self.bounds.retain(|(model, _)| !payer.pays_for(*model));
+        self.payers.retain(|payer| payer.id() != budget);
         true
+    }
+
+    /// Makes the call cheaper: a smaller cap goes on the wire, and only the cheapest models are left.
+    pub(crate) fn economize(&mut self, call: &Call, economy: Economy) {
+        if let Some(cap) = economy.output_cap.filter(|_| call.operation() == Operation::Chat) {
+            self.cap(call, cap);
+        }
+        let least = self.bounds.iter().filter_map(|(_, bound)| bound.cost).min();
+        if economy.cheapest
+            && let Some(least) = least
+        {
+            self.bounds.retain(|(_, bound)| bound.cost == Some(least));
+        }
+    }
+
+    fn cap(&mut self, call: &Call, cap: Tokens) {
+        let size = call.size();
+        if size.cap.is_some_and(|given| given <= cap) {
+            return;
+        }
+        let size = Size { cap: Some(cap), ..size };
+        for (model, bound) in &mut self.bounds {
+            let candidate = self.offer.candidates().find(|candidate| candidate.index == *model);
+            let Some(candidate) = candidate else { continue };
+            *bound = Bound::of(&size, call.operation(), &candidate.model, true);
+            // The caller gave none, or a larger one.
+            bound.wire_cap = bound.wire_cap.or(Some(cap));
+        }
     }
 
     /// Whether an event stream was asked for.

@@ -74,6 +74,69 @@ async fn every_level_pays_and_the_first_that_cannot_is_named() {
     assert!(paid("levels-key") > 0, "{books}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_soft_budget_warns_then_makes_calls_cheaper_then_refuses() {
+    let mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
+    let story = Story::new("soft")
+        .with(&format!("models:\n{}{}", model_at(&mesh, "dear", "0.02"), model(&mesh, "cheap")))
+        .with("routes: [{name: either, strategy: ordered, targets: [dear, cheap]}]")
+        .with(
+            "budgets:
+  - name: soft-calls
+    tenant: soft
+    unit: requests
+    window: total
+    limit: 20
+    mode: soft
+    overdraft: 10
+    thresholds:
+      - {at: 0.25, do: warn}
+      - {at: 0.5, do: downgrade, cheapest: true, output_cap: 5}
+      - {at: 1.5, do: refuse}",
+        );
+    story.apply(&mesh);
+    let asking = Asking { mesh: &mesh, key: story.key() };
+    until("the edge knows the models", async || (asking.call(None).await.status == 200).then_some(())).await;
+
+    let (mut served, mut seen) = (1, Vec::new());
+    let refused = until("the budget refuses", async || {
+        let answer = asking.call(None).await;
+        if answer.status != 200 {
+            return Some(answer);
+        }
+        served += 1;
+        let told = answer.headers.get("x-portolan-budget").map(|value| value.to_str().unwrap().to_owned());
+        let did = told.and_then(|told| Some(told.split_once("did=")?.1.to_owned())).unwrap_or_default();
+        if did == "downgrade" {
+            assert_eq!(by(&answer), "cheap");
+            assert!(answer.json()["usage"]["completion_tokens"].as_u64().unwrap() <= 5, "{answer:?}");
+        } else {
+            assert_eq!(by(&answer), "dear");
+        }
+        if seen.last() != Some(&did) {
+            seen.push(did);
+        }
+        None
+    })
+    .await;
+    assert_eq!(seen, ["", "warn", "downgrade"]);
+    assert_eq!((refused.status.as_u16(), refused.code()), (402, "budget_exceeded".to_owned()));
+    assert!(said(&refused).contains("soft-calls"), "{}", said(&refused));
+    assert!(
+        served >= 30,
+        "a soft budget goes on beyond its limit, and here to one and a half times as much: {served}"
+    );
+
+    until("every call is in the books", async || {
+        let books: Value =
+            serde_json::from_str(&mesh.operate(&["ledger", "check", "--json"]).unwrap()).unwrap();
+        let row = books["rows"].as_array()?.iter().find(|row| row["name"] == "soft-calls")?;
+        let paid = row["receipts"].as_u64()? + row["overrun"].as_u64()?;
+        (paid == served && books["balanced"] == true).then_some(())
+    })
+    .await;
+}
+
 struct Asking<'a> {
     mesh: &'a Mesh,
     key: String,
@@ -99,9 +162,13 @@ impl Asking<'_> {
     async fn by(&self, scenario: Option<&str>) -> String {
         let answer = self.call(scenario).await;
         assert_eq!(answer.status, 200, "{answer:?}");
-        let told: Value = serde_json::from_slice(answer.headers["x-portolan-debug"].as_bytes()).unwrap();
-        told["model"].as_str().unwrap_or_default().to_owned()
+        by(&answer)
     }
+}
+
+fn by(answer: &Answer) -> String {
+    let told: Value = serde_json::from_slice(answer.headers["x-portolan-debug"].as_bytes()).unwrap();
+    told["model"].as_str().unwrap_or_default().to_owned()
 }
 
 fn said(answer: &Answer) -> String {
@@ -110,12 +177,16 @@ fn said(answer: &Answer) -> String {
 
 /// A model that costs a cent a call.
 fn model(mesh: &Mesh, name: &str) -> String {
+    model_at(mesh, name, "0.01")
+}
+
+fn model_at(mesh: &Mesh, name: &str, call: &str) -> String {
     let demos = mesh.facts.demo.iter().filter(|demo| demo.region != "provider");
     let replicas: Vec<_> = demos
         .map(|demo| format!("{{name: {}, region: {}, url: \"{}\"}}", demo.name, demo.region, demo.url))
         .collect();
     format!(
-        "  - {{name: {name}, price: {{input: 0, output: 0, call: 0.01}}, context: 8192, output_cap: 256, replicas: [{}]}}\n",
+        "  - {{name: {name}, price: {{input: 0, output: 0, call: {call}}}, context: 8192, output_cap: 256, replicas: [{}]}}\n",
         replicas.join(", ")
     )
 }

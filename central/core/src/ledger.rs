@@ -159,7 +159,16 @@ impl Ledger {
     }
 
     fn charge(&mut self, edge: &Name, incarnation: Incarnation, charge: &Charge) {
-        if let Some(account) = self.account(charge.budget, charge.window) {
+        let window = match charge.window {
+            WindowId::OPEN => {
+                let Some(book) = self.books.get_mut(&charge.budget) else { return };
+                let open = book.budget.window_at(self.now);
+                book.accounts.entry(open).or_default();
+                open
+            }
+            told => told,
+        };
+        if let Some(account) = self.account(charge.budget, window) {
             account.charge(&Holding::new(edge, incarnation), charge.amount, charge.overrun);
         }
     }

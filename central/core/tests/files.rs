@@ -169,7 +169,7 @@ fn a_plan_remarks_on_what_no_call_reaches_and_what_no_budget_pays() {
     let plan = resolve(&catalog, read(&catalog, &[source(text)]).unwrap(), false, &regions).plan.to_string();
     for remark in [
         "! replica a: region moon has no edge, so that no call reaches it",
-        "! no `price`, so that every call is refused under budgets acme-month, b",
+        "! no `price`, so that every call is refused under budgets acme-month, acme-soft, b",
         "! neither `output_cap` nor `context`, so that calls without max_tokens are refused under budgets",
         ": no `price`, so that every call is refused (unbounded_cost)",
     ] {

@@ -12,7 +12,8 @@ use central_core::{
 use proptest::prelude::*;
 use wire::calendar::Zone;
 use wire::catalog::{
-    App, Budget, Catalog, Change, Dialect, Key, Limits, Object, ObjectId, Provider, Scope, Tenant, Window,
+    App, Budget, Catalog, Change, Dialect, Key, Limits, Mode, Object, ObjectId, Provider, Scope, Tenant,
+    Window,
 };
 use wire::control::Hello;
 
@@ -74,6 +75,8 @@ fn budget(unit: base::Unit, limit: u64) -> Object {
         window: Window::Total,
         zone: Zone::default(),
         limit: base::Amount(limit),
+        mode: Mode::Strict,
+        thresholds: Vec::new(),
         horizon_ms: 1_000,
     })
 }

@@ -200,6 +200,12 @@ impl Wallet {
         })
     }
 
+    /// The share of a budget that is spent, in thousandths, its limit and what is spent, as far as central said.
+    #[must_use]
+    pub fn used(&self, budget: BudgetId) -> Option<(u64, Amount, Amount)> {
+        self.lines.get(&budget)?.used()
+    }
+
     /// Asks for a hold of each amount, all or none. Decides at once, and never waits itself. What costs nothing needs
     /// no hold; a budget named twice is held for the sum.
     pub fn ask(&mut self, asks: &[(BudgetId, Amount)], now: Mono) -> Decision {
@@ -317,6 +323,13 @@ impl Wallet {
             let Some(line) = self.lines.get_mut(budget).filter(|line| line.is_configured()) else {
                 return Some(Refused { budget: *budget, why: Why::Unavailable });
             };
+            if line.is_soft() {
+                if self.attached || line.bears(*amount, false) {
+                    continue;
+                }
+                line.demand.noticed(now);
+                return Some(Refused { budget: *budget, why: Why::Unavailable });
+            }
             if line.is_hopeless(*amount, now) {
                 // Keep asking central, so that a new window or a raised limit is seen.
                 line.demand.noticed(now);
@@ -338,6 +351,10 @@ impl Wallet {
         for part in &parts {
             let Some(line) = self.lines.get_mut(&part.budget) else { continue };
             line.take(part.amount);
+            if part.amount == Amount::ZERO {
+                line.uncover(asked(asks, part.budget));
+                self.urgent = true;
+            }
             line.plan(part.budget, self.current, &mut self.outbox);
         }
         Some(Held { incarnation, parts })
@@ -345,13 +362,21 @@ impl Wallet {
 
     /// Whether an earlier call waits under one of these budgets and may hope.
     fn is_barred(&self, asks: &[(BudgetId, Amount)]) -> bool {
-        let bars = |line: &Line| line.waiting.largest().is_some_and(|largest| line.bars(largest));
+        let bars =
+            |line: &Line| !line.is_soft() && line.waiting.largest().is_some_and(|largest| line.bars(largest));
         asks.iter().any(|(budget, _amount)| self.lines.get(budget).is_some_and(bars))
     }
 
     fn part(&self, budget: BudgetId, amount: Amount) -> Option<Part> {
-        let (window, account) = self.lines.get(&budget)?.open()?;
-        (self.usable(account) >= amount).then_some(Part { budget, window, amount })
+        let line = self.lines.get(&budget)?;
+        let open = line.open();
+        if let Some((window, account)) = open
+            && self.usable(account) >= amount
+        {
+            return Some(Part { budget, window, amount });
+        }
+        let window = open.map_or(WindowId::OPEN, |(window, _account)| window);
+        line.bears(amount, self.attached).then_some(Part { budget, window, amount: Amount::ZERO })
     }
 
     #[cfg(not(test))]
@@ -395,7 +420,7 @@ impl Wallet {
                 return false;
             }
             for (budget, amount) in &waiter.asks {
-                if self.lines.get(budget).is_some_and(|line| line.bars(*amount)) {
+                if self.lines.get(budget).is_some_and(|line| !line.is_soft() && line.bars(*amount)) {
                     barred.push(*budget);
                 }
             }
@@ -434,6 +459,10 @@ impl Wallet {
         };
         Refused { budget: *budget, why }
     }
+}
+
+fn asked(asks: &[(BudgetId, Amount)], budget: BudgetId) -> Amount {
+    asks.iter().find(|(id, _amount)| *id == budget).map_or(Amount::ZERO, |(_id, amount)| *amount)
 }
 
 /// Whether every amount is positive and every budget named once, in ascending order.

@@ -9,7 +9,7 @@ use central_core::ledger::LedgerRow;
 use central_core::{CatalogChange, Command, Effect, Entry, LogMs, Registration, State};
 use seam::{Bound, Host, Stopper};
 use wire::calendar::Zone;
-use wire::catalog::{Budget, Change, Limits, Object, Scope, Tenant, Window};
+use wire::catalog::{Budget, Change, Limits, Mode, Object, Scope, Tenant, Window};
 use wire::control::{ToCentral, ToEdge};
 
 use super::saved;
@@ -127,6 +127,8 @@ impl Central {
                 window: Window::Total,
                 zone: Zone::default(),
                 limit: Amount(limit),
+                mode: Mode::Strict,
+                thresholds: Vec::new(),
                 horizon_ms: 60_000,
             }),
         ];

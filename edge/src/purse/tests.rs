@@ -13,7 +13,7 @@ use central_core::ledger::{Ledger, Registered};
 use edge_core::wallet::Record;
 use seam::{Bound, Boxed, Disk, DiskLock, File, Host, Open, Parts, Stopper};
 use wire::calendar::Zone;
-use wire::catalog::{Budget, Scope, Window};
+use wire::catalog::{Budget, Mode, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::Outcome;
 
@@ -291,6 +291,8 @@ fn budgets(limit: u64) -> BTreeMap<Name, Budget> {
         window: Window::Total,
         zone: Zone::default(),
         limit: Amount(limit),
+        mode: Mode::Strict,
+        thresholds: Vec::new(),
         horizon_ms: 60_000,
     };
     [(name, budget)].into()

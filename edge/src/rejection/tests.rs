@@ -4,7 +4,7 @@ use base::{Amount, BudgetId, Mono, Unit, WallMs};
 use edge_core::limits::Refused;
 use http_body_util::BodyExt as _;
 use wire::calendar::Zone;
-use wire::catalog::{Budget, Scope, Window};
+use wire::catalog::{Budget, Mode, Scope, Window};
 
 use super::*;
 use crate::admission::{Denied, Level};
@@ -65,6 +65,8 @@ async fn exceeded(spent: u64, most: u64) -> String {
         window: Window::Day,
         zone: Zone::default(),
         limit: Amount(2_000_000_000),
+        mode: Mode::Strict,
+        thresholds: Vec::new(),
         horizon_ms: 60_000,
     };
     let (limit, spent) = (budget.limit, Amount(spent));

@@ -230,6 +230,13 @@ fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> 
                 None => Rejection::new(Code::BudgetExceeded, words),
             }
         }
+        Refusal::Reached { limit, spent, .. } => {
+            let words = reached(name, short, *limit, *spent, wall);
+            match short.and_then(|(budget, most)| comes_free(budget, *most, wall)) {
+                Some(after) => Rejection::new(Code::RateLimited, words).retry_after(after),
+                None => Rejection::new(Code::BudgetExceeded, words),
+            }
+        }
         Refusal::Unavailable { .. } => Rejection::new(
             Code::BudgetUnavailable,
             format!(
@@ -250,6 +257,24 @@ fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> 
         )
         .retry_after(SOON),
     }
+}
+
+/// A budget that refuses from some share of its limit on.
+fn reached(
+    name: &str,
+    short: Option<&(Budget, Amount)>,
+    limit: Amount,
+    spent: Amount,
+    wall: WallMs,
+) -> String {
+    let Some((budget, _most)) = short else { return format!("The budget {name} refuses calls.") };
+    let reset = match (budget.window, budget.window_end(budget.window_at(wall))) {
+        (_, Some(end)) => format!("It starts anew at {} UTC.", utc(end)),
+        (Window::Rolling { .. }, None) => "It comes free again as time passes.".to_owned(),
+        (_, None) => "It does not start anew.".to_owned(),
+    };
+    let (limit, spent) = (budget.unit.show(limit), budget.unit.show(spent));
+    format!("So much of the budget {name} is spent that it refuses calls: {spent} of {limit}. {reset}")
 }
 
 /// How long a caller waits at most for `most` of a budget of a minute or of a span that moves; others are not waited for.

@@ -2,7 +2,7 @@
 
 use base::{Amount, BudgetId, Era, Revision, TenantName, Unit};
 use wire::calendar::Zone;
-use wire::catalog::{Key, Limits, Scope, Tenant, Window};
+use wire::catalog::{Key, Limits, Mode, Scope, Tenant, Window};
 
 use super::*;
 
@@ -82,6 +82,8 @@ fn catalog() -> Catalog {
             window: Window::Day,
             zone: Zone::default(),
             limit: Amount(1),
+            mode: Mode::Strict,
+            thresholds: Vec::new(),
             horizon_ms: 60_000,
         };
         catalog.budgets.insert(name, budget);

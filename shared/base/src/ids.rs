@@ -150,6 +150,11 @@ number! {
     WindowId(u64);
 }
 
+impl WindowId {
+    /// Whichever window is open when central hears of it: said by an edge that was never told.
+    pub const OPEN: Self = Self(u64::MAX);
+}
+
 /// Orders everything central publishes: an edge ignores what is older than what it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stamp {

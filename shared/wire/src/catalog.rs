@@ -255,7 +255,49 @@ pub enum Window {
     },
 }
 
-/// A strict budget: never overspent.
+/// What becomes of calls that a budget's credit does not cover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// They wait a moment, and are refused: never overspent.
+    #[default]
+    Strict,
+    /// They are made and counted beside the credit; what is spent decides by [`Threshold`]s.
+    Soft {
+        /// The most that calls of one edge may need together without credit while it hears nothing of central.
+        overdraft: Amount,
+    },
+}
+
+/// What happens once so much of a budget is spent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Threshold {
+    /// From which share of the limit on, in thousandths.
+    pub at_per_mille: u16,
+    /// What happens.
+    pub action: Action,
+    /// Keys whose calls it does not concern.
+    pub except_keys: Vec<Name>,
+    /// Tenants whose calls it does not concern.
+    pub except_tenants: Vec<TenantName>,
+}
+
+/// What a threshold does to calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// Their answers say how much is spent.
+    Warn,
+    /// They are made cheaper, and their answers say so.
+    Downgrade {
+        /// Most output tokens of one answer.
+        output_cap: Option<Tokens>,
+        /// Only the cheapest of the route's models may answer.
+        cheapest: bool,
+    },
+    /// They are refused.
+    Refuse,
+}
+
+/// A budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Given by central, never reused.
@@ -272,6 +314,10 @@ pub struct Budget {
     pub zone: Zone,
     /// What may be spent in one window.
     pub limit: Amount,
+    /// What becomes of calls that its credit does not cover.
+    pub mode: Mode,
+    /// What happens before the limit is reached, and at it, in ascending order.
+    pub thresholds: Vec<Threshold>,
     /// How long an edge should be able to spend without central, in milliseconds; longer strands more.
     pub horizon_ms: u32,
 }

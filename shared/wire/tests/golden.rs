@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use wire::calendar::Zone;
 use wire::call::{CallHead, Failure, Hop, ReplyHead, ServeAt, Tail};
 use wire::catalog::{
-    App, Budget, Change, Dialect, Group, Key, Limits, Model, Object, ObjectId, Operation, Provider, Replica,
-    Route, Scope, Strategy, Target, Tenant, Timeouts, Window,
+    Action, App, Budget, Change, Dialect, Group, Key, Limits, Mode, Model, Object, ObjectId, Operation,
+    Provider, Replica, Route, Scope, Strategy, Target, Tenant, Threshold, Timeouts, Window,
 };
 use wire::control::{Health, Hello, NodeAddr, Opening, ToCentral, ToEdge, Welcome};
 use wire::ledger::{
@@ -263,6 +263,8 @@ fn all_objects() -> Vec<Object> {
             window,
             zone: Zone::default(),
             limit: Amount(1_000),
+            mode: Mode::Strict,
+            thresholds: Vec::new(),
             horizon_ms: 60_000,
         })
     };
@@ -302,5 +304,32 @@ fn all_objects() -> Vec<Object> {
         ),
         budget(Scope::Model(None, "m".parse().unwrap()), Window::Rolling { seconds: 60 }, Unit::OutputTokens),
         budget(Scope::Provider("p".parse().unwrap()), Window::Day, Unit::NanoUsd),
+        soft_budget(),
     ]
+}
+
+fn soft_budget() -> Object {
+    Object::Budget(Budget {
+        id: BudgetId(8),
+        name: "soft".parse().unwrap(),
+        scope: Scope::Tenant("acme".parse().unwrap()),
+        unit: Unit::NanoUsd,
+        window: Window::Month,
+        zone: Zone { name: "Europe/Berlin".into(), offsets: vec![(WallMs::from_millis(5), -3_600)] },
+        limit: Amount(9),
+        mode: Mode::Soft { overdraft: Amount(3) },
+        thresholds: [
+            Action::Warn,
+            Action::Downgrade { output_cap: Some(Tokens(4)), cheapest: true },
+            Action::Refuse,
+        ]
+        .map(|action| Threshold {
+            at_per_mille: 800,
+            action,
+            except_keys: vec!["k1".parse().unwrap()],
+            except_tenants: vec!["acme".parse().unwrap()],
+        })
+        .into(),
+        horizon_ms: 1,
+    })
 }

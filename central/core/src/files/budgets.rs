@@ -1,9 +1,9 @@
 //! Budgets. A limit is read in the budget's own unit: dollars with decimals, whole tokens, whole requests.
 
-use base::{Amount, BudgetId, ModelName, Name, TenantName, Unit};
-use settings::{Fields, Value, decimal, number, text, whole, word};
+use base::{Amount, BudgetId, ModelName, Name, TenantName, Tokens, Unit};
+use settings::{Fields, Value, decimal, flag, number, text, whole, word};
 use wire::calendar::Zone;
-use wire::catalog::{Budget, Object, Scope, Window};
+use wire::catalog::{Action, Budget, Mode, Object, Scope, Threshold, Window};
 
 use super::{Extra, zones};
 
@@ -28,14 +28,17 @@ pub(super) fn budget(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opt
             return None;
         }
     };
+    let mode = mode(fields, unit);
+    let thresholds = fields.mappings("thresholds", threshold);
     // The number is given when the change is applied.
     let id = BudgetId(0);
     let (name, scope, window, zone, horizon_ms) = (name?, scope?, window?, zone?, horizon_ms?);
+    let (mode, thresholds) = (mode?, thresholds?);
     if zone != Zone::default() && !matches!(window, Window::Day | Window::Month) {
         fields.at_fault("time_zone", "only days and months begin at some place's midnight".to_owned());
         return None;
     }
-    Some(Object::Budget(Budget { id, name, scope, unit, window, zone, limit, horizon_ms }))
+    Some(Object::Budget(Budget { id, name, scope, unit, window, zone, limit, mode, thresholds, horizon_ms }))
 }
 
 fn scope(fields: &mut Fields<'_, '_>) -> Option<Scope> {
@@ -57,6 +60,93 @@ fn scope(fields: &mut Fields<'_, '_>) -> Option<Scope> {
                         alone; or `model`, with or without `tenant`; or `provider` alone";
             fields.missing("tenant", what);
             None
+        }
+    }
+}
+
+/// `strict`, or `soft` with what one edge may add while central is silent.
+fn mode(fields: &mut Fields<'_, '_>, unit: Unit) -> Option<Mode> {
+    let soft = fields.or("mode", is_soft, false)?;
+    let given = fields.optional("overdraft", number)?;
+    let overdraft = match given.as_deref().map(|digits| amount(unit, digits)) {
+        None => Amount::ZERO,
+        Some(Ok(overdraft)) => overdraft,
+        Some(Err(what)) => {
+            fields.at_fault("overdraft", what);
+            return None;
+        }
+    };
+    if given.is_some() && !soft {
+        fields.at_fault("overdraft", "a strict budget is never overdrawn; say `mode: soft`, or leave it out");
+        return None;
+    }
+    Some(if soft { Mode::Soft { overdraft } } else { Mode::Strict })
+}
+
+fn is_soft(value: &Value) -> Result<bool, String> {
+    match text(value)?.as_str() {
+        "strict" => Ok(false),
+        "soft" => Ok(true),
+        other => Err(format!("{other:?} is not a mode; known are strict and soft")),
+    }
+}
+
+fn threshold(fields: &mut Fields<'_, '_>) -> Option<Threshold> {
+    let at_per_mille = fields.required("at", share);
+    let action = fields.required("do", act);
+    let output_cap = fields.optional("output_cap", whole);
+    let cheapest = fields.or("cheapest", flag, false);
+    let except_keys = fields.list("except_keys", word);
+    let except_tenants = fields.list("except_tenants", word);
+    let (output_cap, cheapest) = (output_cap?, cheapest?);
+    let action = match action? {
+        Act::Warn => Action::Warn,
+        Act::Refuse => Action::Refuse,
+        Act::Downgrade => Action::Downgrade { output_cap: output_cap.map(Tokens), cheapest },
+    };
+    match action {
+        Action::Downgrade { output_cap: None, cheapest: false } => {
+            fields
+                .missing("cheapest", "say how calls get cheaper: `cheapest: true`, or `output_cap`, or both");
+            return None;
+        }
+        Action::Warn | Action::Refuse if output_cap.is_some() || cheapest => {
+            fields.at_fault("do", "`output_cap` and `cheapest` belong to `downgrade`");
+            return None;
+        }
+        Action::Downgrade { .. } | Action::Warn | Action::Refuse => {}
+    }
+    Some(Threshold {
+        at_per_mille: at_per_mille?,
+        action,
+        except_keys: except_keys?.unwrap_or_default(),
+        except_tenants: except_tenants?.unwrap_or_default(),
+    })
+}
+
+/// A share of the limit, in thousandths.
+fn share(value: &Value) -> Result<u16, String> {
+    let wrong = || "must be a share of the limit above 0 and at most 10, such as 0.8".to_owned();
+    let nano = decimal::dollars(&number(value)?).map_err(|_no_number| wrong())?;
+    match u16::try_from(nano.0 / 1_000_000) {
+        Ok(share) if (1..=10_000).contains(&share) => Ok(share),
+        Ok(_) | Err(_) => Err(wrong()),
+    }
+}
+
+enum Act {
+    Warn,
+    Downgrade,
+    Refuse,
+}
+
+fn act(value: &Value) -> Result<Act, String> {
+    match text(value)?.as_str() {
+        "warn" => Ok(Act::Warn),
+        "downgrade" => Ok(Act::Downgrade),
+        "refuse" => Ok(Act::Refuse),
+        other => {
+            Err(format!("{other:?} is nothing that a threshold does; known are warn, downgrade and refuse"))
         }
     }
 }

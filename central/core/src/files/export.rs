@@ -3,12 +3,12 @@
 
 use std::fmt::Write as _;
 
-use base::{KeyHash, Unit};
+use base::{Amount, KeyHash, Unit};
 use serde_json::{Map, Value, json};
 use settings::decimal;
 use wire::catalog::{
-    Budget, Catalog, Dialect, Key, Limits, Model, Object, Operation, Provider, Replica, Route, Scope,
-    Strategy, Tenant, Window,
+    Action, Budget, Catalog, Dialect, Key, Limits, Mode, Model, Object, Operation, Provider, Replica, Route,
+    Scope, Strategy, Tenant, Threshold, Window,
 };
 
 /// The whole configuration, as one file.
@@ -158,12 +158,12 @@ fn budget_form(budget: &Budget) -> Value {
         Scope::Model(tenant, model) => json!({ "tenant": tenant, "model": model }),
         Scope::Provider(provider) => json!({ "provider": provider }),
     };
-    let (unit, limit) = match budget.unit {
-        Unit::NanoUsd => ("usd", json!(decimal::text(base::NanoUsd(budget.limit.0)))),
-        Unit::Tokens => ("tokens", json!(budget.limit)),
-        Unit::InputTokens => ("input_tokens", json!(budget.limit)),
-        Unit::OutputTokens => ("output_tokens", json!(budget.limit)),
-        Unit::Requests => ("requests", json!(budget.limit)),
+    let unit = match budget.unit {
+        Unit::NanoUsd => "usd",
+        Unit::Tokens => "tokens",
+        Unit::InputTokens => "input_tokens",
+        Unit::OutputTokens => "output_tokens",
+        Unit::Requests => "requests",
     };
     let window = match budget.window {
         Window::Minute => "minute".to_owned(),
@@ -174,18 +174,48 @@ fn budget_form(budget: &Budget) -> Value {
         Window::Rolling { seconds } => format!("rolling {seconds}s"),
     };
     let zone = &budget.zone.name;
+    let (mode, overdraft) = match budget.mode {
+        Mode::Strict => (None, None),
+        Mode::Soft { overdraft } => (Some("soft"), Some(amount(budget.unit, overdraft))),
+    };
     let rest = json!({
         "name": budget.name,
         "unit": unit,
         "window": window,
         "time_zone": (!zone.is_empty()).then_some(zone),
-        "limit": limit,
+        "limit": amount(budget.unit, budget.limit),
+        "mode": mode,
+        "overdraft": overdraft,
+        "thresholds": budget.thresholds.iter().map(threshold_form).collect::<Vec<_>>(),
         "horizon_ms": budget.horizon_ms,
     });
     if let (Value::Object(form), Value::Object(rest)) = (&mut form, rest) {
         form.extend(rest);
     }
     form
+}
+
+fn amount(unit: Unit, amount: Amount) -> Value {
+    match unit {
+        Unit::NanoUsd => json!(decimal::text(base::NanoUsd(amount.0))),
+        Unit::Tokens | Unit::InputTokens | Unit::OutputTokens | Unit::Requests => json!(amount),
+    }
+}
+
+fn threshold_form(threshold: &Threshold) -> Value {
+    let (action, output_cap, cheapest) = match threshold.action {
+        Action::Warn => ("warn", None, None),
+        Action::Downgrade { output_cap, cheapest } => ("downgrade", output_cap, Some(cheapest)),
+        Action::Refuse => ("refuse", None, None),
+    };
+    json!({
+        "at": decimal::text(base::NanoUsd(u64::from(threshold.at_per_mille) * 1_000_000)),
+        "do": action,
+        "output_cap": output_cap,
+        "cheapest": cheapest,
+        "except_keys": threshold.except_keys,
+        "except_tenants": threshold.except_tenants,
+    })
 }
 
 const fn dialect_form(dialect: Dialect) -> &'static str {

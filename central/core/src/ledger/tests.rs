@@ -1,7 +1,7 @@
 use base::{Amount, BudgetId, Era, Incarnation, Name, NanoUsd, RequestId, Unit, WallMs, WindowId};
 use proptest::prelude::*;
 use wire::calendar::Zone;
-use wire::catalog::{Budget, Scope, Window};
+use wire::catalog::{Budget, Mode, Scope, Window};
 use wire::ledger::{
     Charge, FinalReport, GrantRow, Outcome, Receipt, ReceiptBatch, ReceiptKind, Report, Usage, UsageRow,
     WindowState,
@@ -170,6 +170,8 @@ fn budget(limit: u64, window: Window) -> Budget {
         window,
         zone: Zone::default(),
         limit: Amount(limit),
+        mode: Mode::Strict,
+        thresholds: Vec::new(),
         horizon_ms: 60_000,
     }
 }

@@ -8,7 +8,7 @@ use base::{Amount, BudgetId, Era, Incarnation, Mono, Name, Unit, WallMs};
 use central_core::LogMs;
 use central_core::ledger::Ledger;
 use wire::calendar::Zone;
-use wire::catalog::{Budget, Scope, Window};
+use wire::catalog::{Budget, Mode, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::{Grants, Report};
 
@@ -132,6 +132,8 @@ impl World {
             window: Window::Total,
             zone: Zone::default(),
             limit: Amount(limit),
+            mode: Mode::Strict,
+            thresholds: Vec::new(),
             horizon_ms: 60_000,
         };
         let mut ledger = Ledger::default();

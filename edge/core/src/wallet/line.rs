@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{Amount, BudgetId, Incarnation, Mono, WindowId};
-use wire::catalog::Budget;
+use wire::catalog::{Budget, Mode};
 use wire::ledger::{GrantRow, UsageRow, WindowState};
 
 use super::account::Account;
@@ -33,6 +33,8 @@ pub(super) struct Line {
     introduced: Option<(Mono, Amount)>,
     /// It was sent, and nothing came back: central may have granted what nobody here knows of.
     unanswered: bool,
+    /// What calls without credit may have cost since central last spoke of it.
+    uncovered: Amount,
     /// No ceiling is raised any more.
     resting: bool,
 }
@@ -41,6 +43,8 @@ pub(super) struct Line {
 struct Terms {
     limit: Amount,
     horizon: Duration,
+    /// The most that may be made without credit while central is silent; `None`: nothing ever is.
+    overdraft: Option<Amount>,
 }
 
 /// What central last said of the open window.
@@ -55,7 +59,11 @@ struct Facts {
 impl Line {
     pub(super) fn install(&mut self, budget: &Budget) {
         let horizon = Duration::from_millis(u64::from(budget.horizon_ms));
-        let terms = Some(Terms { limit: budget.limit, horizon });
+        let overdraft = match budget.mode {
+            Mode::Strict => None,
+            Mode::Soft { overdraft } => Some(overdraft),
+        };
+        let terms = Some(Terms { limit: budget.limit, horizon, overdraft });
         if self.terms != terms {
             // What central said belongs to the old terms.
             (self.terms, self.facts) = (terms, None);
@@ -153,6 +161,30 @@ impl Line {
             (None, None) => (Amount::ZERO, Amount::ZERO),
         };
         Why::Exceeded { limit, spent, waited }
+    }
+
+    /// Whether calls are made without credit, too.
+    pub(super) fn is_soft(&self) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.overdraft.is_some())
+    }
+
+    /// Whether a call of `amount` may be made without credit. While central speaks, what it says is spent decides
+    /// elsewhere; while it is silent, a bound does.
+    pub(super) fn bears(&self, amount: Amount, attached: bool) -> bool {
+        let overdraft = self.terms.as_ref().and_then(|terms| terms.overdraft);
+        overdraft.is_some_and(|most| attached || self.uncovered.saturating_add(amount) <= most)
+    }
+
+    /// A call of `amount` is made without credit.
+    pub(super) fn uncover(&mut self, amount: Amount) {
+        self.uncovered = self.uncovered.saturating_add(amount);
+    }
+
+    /// The share of the limit that is spent, in thousandths, as far as central said.
+    pub(super) fn used(&self) -> Option<(u64, Amount, Amount)> {
+        let facts = self.facts?;
+        let share = u128::from(facts.spent.0) * 1_000 / u128::from(facts.limit.0.max(1));
+        Some((u64::try_from(share).unwrap_or(u64::MAX), facts.limit, facts.spent))
     }
 
     pub(super) fn take(&mut self, amount: Amount) {
@@ -259,6 +291,7 @@ impl Line {
     /// Takes central's word. Whether the row concerned anything this edge has or wants.
     pub(super) fn granted(&mut self, row: &GrantRow, now: Mono) {
         self.unanswered = false;
+        self.uncovered = Amount::ZERO;
         let open = row.state == WindowState::Open;
         if self.account(row.window).is_none() {
             self.open_or_keep(row, open);

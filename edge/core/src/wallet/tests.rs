@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use base::{Amount, BudgetId, Era, Incarnation, Mono, Unit, WindowId};
 use wire::calendar::Zone;
-use wire::catalog::{Budget, Scope, Window};
+use wire::catalog::{Budget, Mode, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::{GrantRow, Grants, WindowState};
 
@@ -136,6 +136,48 @@ fn an_ask_that_nobody_answered_is_told_again_though_nobody_wants_credit_any_more
 }
 
 #[test]
+fn a_soft_budget_pays_without_credit_and_counts_it_beside() {
+    let mut wallet = wallet();
+    wallet.install(&soft(Amount(10)));
+    let unheard = held(&mut wallet, &[(ONE, Amount(7))]);
+    let told = wallet.settle(unheard, &[(ONE, Amount(5))]).charges;
+    assert_eq!((told[0].amount, told[0].overrun, told[0].window), (Amount::ZERO, Amount(5), WindowId::OPEN));
+    assert!(wallet.is_urgent(), "it asks for credit all the same");
+
+    // Nothing is left, says central, and calls go on: whether they may is for thresholds to say.
+    let nothing = GrantRow { spent: Amount(1_000), left: Amount::ZERO, exhausted: true, ..row(ONE, 0) };
+    wallet.granted(&grants(nothing), START);
+    assert_eq!(wallet.used(ONE), Some((1_000, Amount(1_000), Amount(1_000))));
+    let beyond = held(&mut wallet, &[(ONE, Amount(700))]);
+    let told = wallet.settle(beyond, &[(ONE, Amount(700))]).charges;
+    assert_eq!((told[0].amount, told[0].overrun, told[0].window), (Amount::ZERO, Amount(700), WindowId(0)));
+}
+
+#[test]
+fn while_central_is_silent_a_soft_budget_is_overdrawn_only_so_far() {
+    let mut wallet = wallet();
+    wallet.install(&soft(Amount(10)));
+    wallet.detached();
+    drop(held(&mut wallet, &[(ONE, Amount(6))]));
+    let Decision::Refused(refused) = wallet.ask(&[(ONE, Amount(6))], START) else { panic!("it is refused") };
+    assert_eq!(refused.why, Why::Unavailable);
+    drop(held(&mut wallet, &[(ONE, Amount(4))]));
+    assert!(matches!(wallet.ask(&[(ONE, Amount(1))], START), Decision::Refused(_)));
+    wallet.welcome(&Welcome { level: 1, era: Era(0), incarnation: FIRST });
+    drop(held(&mut wallet, &[(ONE, Amount(50))]));
+    // A strict budget beside it is asked as ever.
+    assert!(matches!(wallet.ask(&[(ONE, Amount(1)), (TWO, Amount(1))], START), Decision::Wait { .. }));
+}
+
+fn soft(overdraft: Amount) -> std::collections::BTreeMap<base::Name, Budget> {
+    let mut budgets = budgets();
+    for budget in budgets.values_mut().filter(|budget| budget.id == ONE) {
+        budget.mode = Mode::Soft { overdraft };
+    }
+    budgets
+}
+
+#[test]
 fn a_window_that_closed_settles_and_gives_back_while_the_next_one_pays() {
     let mut wallet = wallet();
     grant(&mut wallet, ONE, 100);
@@ -219,6 +261,8 @@ fn budgets() -> std::collections::BTreeMap<base::Name, Budget> {
         window: Window::Total,
         zone: Zone::default(),
         limit: Amount(1_000),
+        mode: Mode::Strict,
+        thresholds: Vec::new(),
         horizon_ms: 60_000,
     };
     [ONE, TWO].map(|id| (budget(id).name, budget(id))).into()

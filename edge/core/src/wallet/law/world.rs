@@ -7,7 +7,7 @@ use base::{Amount, BudgetId, Era, Incarnation, Mono, Name, NanoUsd, RequestId, U
 use central_core::LogMs;
 use central_core::ledger::{Ledger, Registered};
 use wire::calendar::Zone;
-use wire::catalog::{Budget, Scope, Window};
+use wire::catalog::{Budget, Mode, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::{
     FinalReport, Grants, Outcome, Receipt, ReceiptBatch, ReceiptKind, Report, Usage, UsageRow,
@@ -144,6 +144,8 @@ impl World {
             window,
             zone: Zone::default(),
             limit: Amount(limit),
+            mode: Mode::Strict,
+            thresholds: Vec::new(),
             horizon_ms: 60_000,
         };
         self.ledger.set_budget(&budget);
