@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::{NodeId, Role};
 use bytes::Bytes;
 use central::admin::api::{
-    AddMember, Catalog, Changed, EpochRow, Files, Ledger, Level, Members, Status, Transfer,
+    AddMember, Catalog, Changed, EpochRow, Files, Ledger, Level, Members, Status, Transfer, UsageReport,
 };
 use central_core::files::Source;
 use http::{Method, Request, Response};
@@ -111,6 +111,14 @@ impl Operator {
     /// As [`Operator::apply`].
     pub async fn ledger(&self, node: &str) -> Result<Ledger, ExchangeError> {
         self.ask(node, Method::GET, "/v1/ledger", &()).await
+    }
+
+    /// What tenants used, as the usage store of the node called `node` has it, complete or not.
+    ///
+    /// # Errors
+    /// As [`Operator::apply`].
+    pub async fn usage(&self, node: &str) -> Result<UsageReport, ExchangeError> {
+        self.ask(node, Method::GET, "/v1/usage?by=tenant&partial=true", &()).await
     }
 
     /// The configuration in force, as the node called `node` reads it.
