@@ -25,6 +25,7 @@ mod store;
 mod tests;
 mod timing;
 mod types;
+mod walls;
 mod watch;
 
 pub use leader::{MemberChange, MemberError, ReadError};
@@ -59,6 +60,7 @@ use network::Network;
 use propose::{Batcher, MAX_WAITING, Waiting};
 use store::LogStore;
 use types::Raft;
+use walls::Walls;
 
 /// Between two looks for a leader.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -131,6 +133,8 @@ struct Shared {
     /// The candidacy is due earlier than it was.
     hurry: Notify,
     proposals: mpsc::Sender<Waiting>,
+    /// What the members' wall clocks show together.
+    walls: Arc<Lock<Walls>>,
 }
 
 impl std::fmt::Debug for Consensus {
@@ -189,7 +193,14 @@ impl Consensus {
         let undecided = pristine && options.first_members.contains_key(&options.id);
         let part = channel::Sender::new(if undecided { Part::Asks } else { Part::Takes });
         let (proposals, queue) = mpsc::channel(MAX_WAITING);
-        let batcher = Batcher { host: host.clone(), raft: raft.clone(), clock, storage: storage.clone() };
+        let walls = Arc::<Lock<Walls>>::default();
+        let batcher = Batcher {
+            host: host.clone(),
+            raft: raft.clone(),
+            clock,
+            walls: Arc::clone(&walls),
+            storage: storage.clone(),
+        };
         drop(host.spawn("raft-batch", batcher.run(queue)));
         let calls = Links::new(endpoint);
         let candidacy = Lock::new(Candidacy::new(timing, host.now()));
@@ -211,6 +222,7 @@ impl Consensus {
                 candidacy,
                 hurry: Notify::new(),
                 proposals,
+                walls,
             }),
         };
         watch::start(&member);

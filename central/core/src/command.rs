@@ -12,7 +12,8 @@ use wire::ledger::{FinalReport, ReceiptBatch, Report};
 /// A command as the log holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The proposer's wall clock. It chooses budget windows and dates epochs; no safety rests on it.
+    /// The middle of the members' wall clocks, as the proposer knows it. It chooses budget windows and dates epochs; no
+    /// safety rests on it.
     pub at: WallMs,
     /// The log's clock. It mints what comes free as time passes.
     pub clock: LogMs,

@@ -1,10 +1,11 @@
 //! Puts commands into the log: at the leader many at a time, from any other node through the leader.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::error::ClientWriteError;
 use openraft::impls::ProgressResponder;
-use seam::{Host, Late};
+use seam::{Host, Late, Lock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -14,6 +15,7 @@ use super::clock::LogClock;
 use super::protocol::{LeaderAnswer, LeaderQuestion};
 use super::store::StorageState;
 use super::types::{Proposal, Raft};
+use super::walls::Walls;
 use super::{Consensus, Leader, PAUSE};
 
 /// Entries are at least this far apart; what is proposed meanwhile shares one.
@@ -140,6 +142,7 @@ pub(super) struct Batcher {
     pub(super) host: Host,
     pub(super) raft: Raft,
     pub(super) clock: LogClock,
+    pub(super) walls: Arc<Lock<Walls>>,
     pub(super) storage: watch::Receiver<StorageState>,
 }
 
@@ -178,7 +181,7 @@ impl Batcher {
         }
     }
 
-    /// Encodes the commands as one entry, stamped with this node's wall clock and the log's.
+    /// Encodes the commands as one entry, stamped with the members' wall clocks and the log's.
     fn encode(&self, part: &mut [Waiting]) -> Result<Proposal, ProposeError> {
         let mut commands: Vec<Command> = part.iter_mut().map(|waiting| take(&mut waiting.command)).collect();
         let single = commands.len() == 1;
@@ -190,13 +193,19 @@ impl Batcher {
             }
             None => Command::Batch(commands),
         };
-        let entry = Entry { at: self.host.wall(), clock: self.clock.now(self.host.now()), command };
+        let entry = self.entry(command);
         let encoded = Proposal::new(&entry);
         put_back(part, entry.command);
         encoded.map_err(|error| {
             tracing::warn!(%error, "a command cannot be encoded");
             ProposeError::TooLarge(usize::MAX)
         })
+    }
+
+    fn entry(&self, command: Command) -> Entry {
+        let now = self.host.now();
+        let at = self.walls.lock().at(now, self.host.wall());
+        Entry { at, clock: self.clock.now(now), command }
     }
 
     /// Writes an entry, in the order of calls, and sees to its answers without waiting for them.

@@ -2,7 +2,7 @@
 //! number of the member they are for: an address may since belong to another member, whose disk is another one, and an
 //! answer in the first one's name would count a disk that holds nothing.
 
-use base::{NodeId, Revision};
+use base::{NodeId, Revision, WallMs};
 use openraft::raft::{TransferLeaderRequest, VoteRequest};
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +56,8 @@ pub(crate) enum LeaderQuestion {
     Members(MemberChange),
     /// What does the group know of a member that has no log? Any member may answer.
     Known(NodeId),
+    /// What does your wall clock show? Any member may answer.
+    Wall,
 }
 
 /// What a member knows of the group and of one without a log.
@@ -78,4 +80,5 @@ pub(crate) enum LeaderAnswer {
     ReadIndex(Result<Revision, ReadError>),
     Members(Result<(), MemberError>),
     Known(Known),
+    Wall(WallMs),
 }

@@ -165,6 +165,7 @@ impl Consensus {
                 LeaderAnswer::Proposed(self.propose_here(*command, self.patience()).await)
             }
             LeaderQuestion::ReadIndex => LeaderAnswer::ReadIndex(self.read_index_here().await),
+            LeaderQuestion::Wall => LeaderAnswer::Wall(self.host().wall()),
             LeaderQuestion::Known(id) => LeaderAnswer::Known(self.known(id).await),
             LeaderQuestion::Members(change) => LeaderAnswer::Members(self.change_members_here(change).await),
         };

@@ -22,6 +22,7 @@ pub(super) fn start(member: &Consensus) {
     drop(member.host().spawn("raft-members", async move { names.keep_names().await }));
     drop(member.host().spawn("raft-looks", async move { looks.keep_looking().await }));
     drop(member.host().spawn("raft-links", member.clone().keep_links()));
+    drop(member.host().spawn("raft-walls", member.clone().keep_walls()));
     drop(member.host().spawn("raft-elect", member.clone().stand_when_due()));
 }
 
