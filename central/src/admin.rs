@@ -77,6 +77,7 @@ fn routes(door: Arc<Door>) -> Router {
         .route("/v1/catalog", get(reads::catalog))
         .route("/v1/epochs", get(reads::epochs))
         .route("/v1/ledger", get(reads::ledger))
+        .route("/v1/leases", get(reads::leases))
         .route("/v1/usage", get(usage::totals))
         .route("/v1/receipts", get(usage::receipts))
         .route("/v1/plan", post(catalog::plan))

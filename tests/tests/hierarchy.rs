@@ -56,6 +56,15 @@ async fn every_level_pays_and_the_first_that_cannot_is_named() {
     let refused = asking.call(Some("no name")).await;
     assert_eq!((refused.status.as_u16(), refused.code()), (400, "invalid_request".to_owned()));
 
+    let leases: Value = serde_json::from_str(
+        &mesh.operate(&["leases", "--budget", "levels-key", "--all", "--json"]).unwrap(),
+    )
+    .unwrap();
+    let edges: Vec<_> = leases["rows"].as_array().unwrap().iter().map(|row| row["edge"].clone()).collect();
+    assert_eq!(edges, ["edge-eu"], "the only edge that was called: {leases}");
+    assert_eq!(leases["rows"][0]["lives"], true, "{leases}");
+    assert!(mesh.operate(&["leases", "--all"]).unwrap().contains("levels-precious"));
+
     let books: Value = until("receipts are applied", async || {
         let books: Value =
             serde_json::from_str(&mesh.operate(&["ledger", "check", "--json"]).unwrap()).unwrap();

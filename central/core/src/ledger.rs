@@ -15,6 +15,7 @@
 
 mod account;
 mod edges;
+mod leases;
 mod report;
 mod roll;
 mod rows;
@@ -30,6 +31,7 @@ use wire::ledger::{Charge, FinalReport, Receipt, ReceiptBatch};
 use crate::LogMs;
 use account::{Account, Holding};
 use edges::Edge;
+pub use leases::LeaseRow;
 pub use rows::LedgerRow;
 
 /// How long a window that ended still takes settlements into account before what is unsettled counts as spent.

@@ -7,7 +7,8 @@ pub use usage::{ChargeRow, ReceiptRow, Receipts, UsageGroup, UsageReport, UsageR
 use std::net::SocketAddr;
 
 use base::{
-    Amount, BudgetId, Epoch, Era, ModelName, Name, NodeId, RegionName, Tokens, Unit, WallMs, WindowId,
+    Amount, BudgetId, Epoch, Era, Incarnation, ModelName, Name, NodeId, RegionName, Tokens, Unit, WallMs,
+    WindowId,
 };
 use central_core::files::Source;
 use central_core::plan::Plan;
@@ -144,6 +145,44 @@ pub struct LedgerRow {
     pub left: Amount,
     /// Whether granted less returned equals the sum of the rest.
     pub balanced: bool,
+}
+
+/// Answer to `GET /v1/leases`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leases {
+    /// One row per budget, window and life of an edge.
+    pub rows: Vec<LeaseRow>,
+}
+
+/// Credit of one budget's window at one life of an edge, in the budget's unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRow {
+    /// The budget.
+    pub budget: Name,
+    /// What it counts.
+    pub unit: Unit,
+    /// The window's start; 0 for a total.
+    pub window: WindowId,
+    /// The edge.
+    pub edge: Name,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// Whether that life may still get credit; one that may not keeps what it holds charged until the window ends.
+    pub lives: bool,
+    /// Everything granted to it.
+    pub granted: Amount,
+    /// What it said it spent.
+    pub spent: Amount,
+    /// What it gave back.
+    pub returned: Amount,
+    /// Held by its calls or available to them, as far as it said.
+    pub unspent: Amount,
+    /// What it would like to have unspent.
+    pub want: Amount,
+    /// What its waiting call lacks.
+    pub waiting: Amount,
+    /// When it last asked, by the ledger's time, in milliseconds since 1970; 0: never.
+    pub heard: WallMs,
 }
 
 /// Answer to `GET /v1/status`.

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use central_core::ledger::LedgerRow;
+use central_core::ledger::{LeaseRow, LedgerRow};
 use central_core::{State as Replicated, files};
 
 use super::{Answer, Shared, api};
@@ -63,6 +63,30 @@ fn ledger_row(row: LedgerRow) -> api::LedgerRow {
         overrun: row.overrun,
         left: row.left,
         balanced: row.balanced,
+    }
+}
+
+pub(super) async fn leases(State(door): Shared) -> Answer<api::Leases> {
+    door.consensus.read_index().await?;
+    let rows = door.consensus.read(|state| state.ledger().leases().map(lease_row).collect());
+    Ok(Json(api::Leases { rows }))
+}
+
+fn lease_row(row: LeaseRow) -> api::LeaseRow {
+    api::LeaseRow {
+        budget: row.name,
+        unit: row.unit,
+        window: row.window,
+        edge: row.edge,
+        incarnation: row.incarnation,
+        lives: row.lives,
+        granted: row.granted,
+        spent: row.spent,
+        returned: row.returned,
+        unspent: row.unspent,
+        want: row.want,
+        waiting: row.waiting,
+        heard: row.heard,
     }
 }
 

@@ -84,6 +84,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Ledger,
     },
+    /// Show which edge holds how much credit of which budget
+    Leases(Leases),
     /// Show what was used: by tenant, application, key and model since the mesh began, or as asked for
     Usage(Usage),
     /// Show the receipts of a request, or those that fit
@@ -119,6 +121,22 @@ pub(crate) struct Reach {
     /// Directory of the operator's node.pem, node.key and ca.pem
     #[arg(long, value_name = "DIR", requires = "admin")]
     pub(crate) credentials: Option<PathBuf>,
+}
+
+/// Which leases.
+#[derive(Debug, Args)]
+pub(crate) struct Leases {
+    /// Only of this budget
+    #[arg(long)]
+    pub(crate) budget: Option<String>,
+    /// Only of this edge
+    #[arg(long)]
+    pub(crate) edge: Option<String>,
+    /// Those too that hold nothing and wait for nothing
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 /// How results are written.

@@ -50,6 +50,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Rollback { epoch, reach } => operator::rollback(epoch, &reach),
         Command::Keys { command } => operator::keys(&command),
         Command::Ledger { command } => operator::ledger(&command),
+        Command::Leases(asked) => operator::leases(&asked),
         Command::Usage(asked) => operator::usage(&asked),
         Command::Receipts(asked) => operator::receipts(&asked),
         Command::Level { to, reach } => operator::level(to, &reach),

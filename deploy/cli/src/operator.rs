@@ -1,6 +1,7 @@
 //! The operator's commands: each a client of central's admin API.
 
 pub(crate) mod catalog;
+mod leases;
 mod ledger;
 mod members;
 mod receipts;
@@ -59,6 +60,10 @@ pub(crate) fn keys(command: &Keys) -> Outcome {
 pub(crate) fn ledger(command: &Ledger) -> Outcome {
     let Ledger::Check(report) = command;
     with(&report.reach, |admin| async move { ledger::check(&admin, report.json).await })
+}
+
+pub(crate) fn leases(asked: &args::Leases) -> Outcome {
+    with(&asked.report.reach, |admin| async move { leases::leases(&admin, asked).await })
 }
 
 pub(crate) fn usage(asked: &args::Usage) -> Outcome {

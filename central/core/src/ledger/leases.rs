@@ -1,0 +1,67 @@
+//! Who holds credit, as an operator looks at it: one row per budget, window and life of an edge.
+
+use base::{Amount, BudgetId, Incarnation, Name, Unit, WallMs, WindowId};
+
+use super::Ledger;
+
+/// Credit of one budget's window at one life of an edge, in the budget's unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRow {
+    /// Which budget.
+    pub budget: BudgetId,
+    /// Its name.
+    pub name: Name,
+    /// What it counts.
+    pub unit: Unit,
+    /// Which window.
+    pub window: WindowId,
+    /// The edge.
+    pub edge: Name,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// Whether that life may still get credit; one that may not and holds some keeps it charged until the window ends.
+    pub lives: bool,
+    /// Everything granted to it.
+    pub granted: Amount,
+    /// What it said it spent.
+    pub spent: Amount,
+    /// What it gave back.
+    pub returned: Amount,
+    /// Held by its calls, or available to them, as far as it said.
+    pub unspent: Amount,
+    /// What it would like to have unspent.
+    pub want: Amount,
+    /// What its waiting call lacks.
+    pub waiting: Amount,
+    /// When it last asked, by the ledger's time; the first instant: never.
+    pub heard: WallMs,
+}
+
+impl Ledger {
+    /// All credit that is out, and who asks for some, by budget and window.
+    pub fn leases(&self) -> impl Iterator<Item = LeaseRow> {
+        self.books.values().flat_map(move |book| {
+            book.accounts.iter().flat_map(move |(window, account)| {
+                account.holders.iter().map(move |(holding, holder)| LeaseRow {
+                    budget: book.budget.id,
+                    name: book.budget.name.clone(),
+                    unit: book.budget.unit,
+                    window: *window,
+                    edge: holding.edge.clone(),
+                    incarnation: holding.incarnation,
+                    lives: self
+                        .edges
+                        .get(&holding.edge)
+                        .is_some_and(|edge| edge.may_spend(holding.incarnation)),
+                    granted: holder.granted,
+                    spent: holder.spent,
+                    returned: holder.returned,
+                    unspent: holder.unspent(),
+                    want: holder.want,
+                    waiting: holder.waiting,
+                    heard: holder.heard,
+                })
+            })
+        })
+    }
+}
