@@ -187,7 +187,7 @@ async fn replaced(world: World, is_leader: bool) {
     world.sleep(SECOND).await;
     // The member that goes is the one that the edge is attached to.
     for central in &CENTRALS[..2] {
-        world.change_link(&mesh.machine("edge-eu"), &mesh.machine(central), |link| link.delay = 60 * MS);
+        world.change_link(&mesh.machine("edge-eu"), &mesh.machine(central), |link| link.delay = 150 * MS);
     }
     let began = world.now();
     while mesh.attached_to().await.as_deref() != Some("central-ap") {
@@ -355,8 +355,9 @@ impl Mesh {
         let took = self.world.now().since(began);
         assert_eq!(answer.status, 200, "{model}, stream {stream}, after {took:?}: {answer:?}");
         assert!(answer.text.contains(server), "{model}, stream {stream}: {answer:?}");
-        // A silent link is given up after three seconds, and no one waits for a dial that gets no answer.
-        assert!(took < 4 * SECOND, "{model}, stream {stream}: {took:?}");
+        // A silent link is given up after three seconds, and no one waits for a dial that gets no answer; the rest is the
+        // other path's round trips and the model server's own time.
+        assert!(took < 9 * SECOND / 2, "{model}, stream {stream}: {took:?}");
     }
 
     async fn attached_to(&self) -> Option<String> {
