@@ -21,8 +21,8 @@ pub struct Entry {
     pub command: Command,
 }
 
-/// The log's clock, in milliseconds: leaders add the time that passed while they led, so that it stands still while nobody
-/// leads, follows no wall clock and never runs ahead of real time.
+/// The log's clock, in milliseconds: a leader goes on from the last entry that it heard. It follows no wall clock, never runs
+/// ahead of real time, and stands still while all of central is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LogMs(pub u64);
 

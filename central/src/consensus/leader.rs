@@ -242,9 +242,7 @@ impl Consensus {
             let tried = self.try_change_members(change.clone(), left).await;
             let is_late = self.host().now() >= deadline;
             match tried {
-                Err(MemberError::Unknown(_)) if unsure && matches!(change, MemberChange::Remove(_)) => {
-                    return Ok(());
-                }
+                Err(MemberError::Unknown(_)) if unsure && self.is_made(&change) => return Ok(()),
                 Err(MemberError::Moved | MemberError::NoLeader | MemberError::Busy) if !is_late => {
                     unsure |= tried == Err(MemberError::Moved);
                     self.host().sleep(PAUSE).await;
@@ -252,6 +250,15 @@ impl Consensus {
                 Err(MemberError::NoLeader | MemberError::Busy) if unsure => return Err(MemberError::Moved),
                 done => return done,
             }
+        }
+    }
+
+    /// Whether a change that may have been made was, now that the member it takes out is unknown.
+    fn is_made(&self, change: &MemberChange) -> bool {
+        match change {
+            MemberChange::Remove(_) => true,
+            MemberChange::Replace { new, .. } => self.membership().0.contains(new),
+            MemberChange::AddLearner(..) | MemberChange::Promote(_) | MemberChange::Transfer(_) => false,
         }
     }
 
@@ -316,7 +323,7 @@ impl Consensus {
             MemberChange::Remove(id) => Err(MemberError::Unknown(id)),
             MemberChange::Replace { old, new } => {
                 if !voters.contains(&old) {
-                    return if voters.contains(&new) { Ok(()) } else { Err(MemberError::Unknown(old)) };
+                    return Err(MemberError::Unknown(old));
                 }
                 self.check_caught_up(new)?;
                 let mut wanted: BTreeSet<u64> = voters.iter().map(|id| id.0).collect();

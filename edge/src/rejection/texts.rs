@@ -223,19 +223,10 @@ fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> 
     let name = short.map_or("of this call", |(budget, _most)| budget.name.as_str());
     match refusal {
         Refusal::Exceeded { limit, spent, .. } => {
-            let words = exceeded(short, *limit, *spent, wall);
-            match short.and_then(|(budget, most)| comes_free(budget, *most, wall)) {
-                // What comes free by itself soon is a rate, and clients may try again.
-                Some(after) => Rejection::new(Code::RateLimited, words).retry_after(after),
-                None => Rejection::new(Code::BudgetExceeded, words),
-            }
+            spent_up(exceeded(short, *limit, *spent, wall), short, wall)
         }
         Refusal::Reached { limit, spent, .. } => {
-            let words = reached(name, short, *limit, *spent, wall);
-            match short.and_then(|(budget, most)| comes_free(budget, *most, wall)) {
-                Some(after) => Rejection::new(Code::RateLimited, words).retry_after(after),
-                None => Rejection::new(Code::BudgetExceeded, words),
-            }
+            spent_up(reached(name, short, *limit, *spent, wall), short, wall)
         }
         Refusal::Unavailable { .. } => Rejection::new(
             Code::BudgetUnavailable,
@@ -259,6 +250,23 @@ fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> 
     }
 }
 
+/// What comes free by itself soon is a rate, and clients may try again; the rest they must not.
+fn spent_up(words: String, short: Option<&(Budget, Amount)>, wall: WallMs) -> Rejection {
+    match short.and_then(|(budget, most)| comes_free(budget, *most, wall)) {
+        Some(after) => Rejection::new(Code::RateLimited, words).retry_after(after),
+        None => Rejection::new(Code::BudgetExceeded, words),
+    }
+}
+
+/// When a budget starts anew.
+fn starts_anew(budget: &Budget, wall: WallMs) -> String {
+    match (budget.window, budget.window_end(budget.window_at(wall))) {
+        (_, Some(end)) => format!("It starts anew at {} UTC.", utc(end)),
+        (Window::Rolling { .. }, None) => "It comes free again as time passes.".to_owned(),
+        (_, None) => "It does not start anew.".to_owned(),
+    }
+}
+
 /// A budget that refuses from some share of its limit on.
 fn reached(
     name: &str,
@@ -268,11 +276,7 @@ fn reached(
     wall: WallMs,
 ) -> String {
     let Some((budget, _most)) = short else { return format!("The budget {name} refuses calls.") };
-    let reset = match (budget.window, budget.window_end(budget.window_at(wall))) {
-        (_, Some(end)) => format!("It starts anew at {} UTC.", utc(end)),
-        (Window::Rolling { .. }, None) => "It comes free again as time passes.".to_owned(),
-        (_, None) => "It does not start anew.".to_owned(),
-    };
+    let reset = starts_anew(budget, wall);
     let (limit, spent) = (budget.unit.show(limit), budget.unit.show(spent));
     format!("So much of the budget {name} is spent that it refuses calls: {spent} of {limit}. {reset}")
 }
@@ -299,11 +303,7 @@ fn exceeded(short: Option<&(Budget, Amount)>, limit: Amount, spent: Amount, wall
     let Some((budget, most)) = short else { return "A budget of this call is exhausted.".to_owned() };
     let (name, left) = (&budget.name, limit.saturating_sub(spent));
     let show = |amount| budget.unit.show(amount);
-    let reset = match (budget.window, budget.window_end(budget.window_at(wall))) {
-        (_, Some(end)) => format!("It starts anew at {} UTC.", utc(end)),
-        (Window::Rolling { .. }, None) => "It comes free again as time passes.".to_owned(),
-        (_, None) => "It does not start anew.".to_owned(),
-    };
+    let reset = starts_anew(budget, wall);
     let span = match budget.window {
         Window::Minute => "a minute".to_owned(),
         Window::Hour => "an hour".to_owned(),

@@ -291,6 +291,15 @@ impl Report<'_> {
         if !exists {
             self.add(&id, field, format!("{what}; a budget pays for calls of something that exists"));
         }
+        for (at, threshold) in budget.thresholds.iter().enumerate() {
+            for key in threshold.except_keys.iter().filter(|key| !catalog.keys.contains_key(*key)) {
+                self.add(&id, format!("thresholds[{at}].except_keys"), format!("no key {key:?}"));
+            }
+            for tenant in threshold.except_tenants.iter().filter(|name| !catalog.tenants.contains_key(*name))
+            {
+                self.add(&id, format!("thresholds[{at}].except_tenants"), format!("no tenant {tenant:?}"));
+            }
+        }
         if !(1..=LONGEST_HORIZON_MS).contains(&budget.horizon_ms) {
             self.add(&id, "horizon_ms", format!("must lie between 1 and {LONGEST_HORIZON_MS} (an hour)"));
         }
