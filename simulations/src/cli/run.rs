@@ -26,9 +26,8 @@ pub(super) struct Run {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// How many runs at once.
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[command(flatten)]
+    workers: Workers,
     /// A table of measured round trips between cloud regions.
     #[arg(long)]
     rtt: Option<PathBuf>,
@@ -96,8 +95,7 @@ impl Run {
         let words = Words::new(&self.out)?;
         let mut seeds = self.from..self.from.saturating_add(self.seeds);
         let file = self.file;
-        let workers = Workers::new(self.threads);
-        workers.work(&words, move || {
+        self.workers.work(&words, move || {
             let seed = seeds.next()?;
             Some(Job { file: file.clone(), scenario: Arc::clone(&scenario), seed })
         })?;

@@ -16,9 +16,6 @@ use crate::scenario::Scenario;
 use crate::schedule::Schedule;
 use crate::threads::at_once;
 
-/// Of how many runs one is played twice.
-const TWICE: u64 = 100;
-
 /// Runs of each scenario after which all that must happen sometimes must have happened.
 const ENOUGH: u64 = 10;
 
@@ -43,9 +40,8 @@ pub(super) struct Sweep {
     /// Goes on after the last seed of the report in `--out`, of the same commit, and adds to it.
     #[arg(long, conflicts_with = "from")]
     resume: bool,
-    /// How many runs at once.
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[command(flatten)]
+    workers: Workers,
     #[command(flatten)]
     out: Out,
 }
@@ -59,9 +55,14 @@ pub(super) struct Job {
 }
 
 /// Threads that play runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Workers {
+    /// How many runs at once.
+    #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// Plays seeds that so many divides twice, and demands that both runs are equal; 0: none.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    again_every: u64,
 }
 
 impl Sweep {
@@ -83,7 +84,7 @@ impl Sweep {
         let from = resumed.or(self.from).unwrap_or_else(|| host.random_u64() >> 24);
         words.say(&format!("{} scenarios, seeds {}from {from}", scenarios.len(), fixed_words(fixed)))?;
         let mut next = 0usize;
-        Workers::new(self.threads).work(&words, move || {
+        self.workers.work(&words, move || {
             if host.now().since(began) >= most {
                 return None;
             }
@@ -102,10 +103,6 @@ fn fixed_words(fixed: u64) -> String {
 }
 
 impl Workers {
-    pub(super) fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1) }
-    }
-
     /// Plays what `next` gives until it gives nothing.
     pub(super) fn work(
         self,
@@ -115,12 +112,12 @@ impl Workers {
         warm_up();
         let next = Lock::new(next);
         let failed = Lock::new(None);
-        at_once(self.threads, || {
+        at_once(self.threads.max(1), || {
             loop {
                 let job = (next.lock())();
                 let Some(job) = job else { break };
                 let schedule = Arc::new(Schedule::draw(&job.scenario, job.seed));
-                let how = How { twice: job.seed % TWICE == 0, ..How::default() };
+                let how = How { twice: self.is_twice(job.seed), ..How::default() };
                 let outcome = play(&job.scenario, &schedule, &how);
                 if let Err(error) = words.told(&job, &outcome) {
                     *failed.lock() = Some(error);
@@ -130,6 +127,11 @@ impl Workers {
         });
         let failed = failed.lock().take();
         failed.map_or(Ok(()), Err)
+    }
+
+    const fn is_twice(&self, seed: u64) -> bool {
+        // No seed but 0 is a multiple of 0.
+        self.again_every > 0 && seed.is_multiple_of(self.again_every)
     }
 }
 
