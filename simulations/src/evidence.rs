@@ -64,6 +64,8 @@ pub struct Facts {
     pub converge_within: Duration,
     /// The region of each edge.
     pub edges: BTreeMap<String, String>,
+    /// The models that each model server serves.
+    pub servers: BTreeMap<String, Vec<String>>,
     /// What the scenario expects beyond the invariants.
     pub expect: Expect,
 }

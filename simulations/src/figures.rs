@@ -1,5 +1,7 @@
 //! The figures of a run: how calls outside of a fault went, how long those inside of it waited, how long until central
-//! acknowledged again. Sums of them make a sweep's.
+//! acknowledged again. Sums of them make a sweep's. Runs with real processes have the same.
+
+mod callers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,7 +30,17 @@ pub struct Figures {
     pub served_elsewhere: Vec<u64>,
     /// By region: from the first fault until calls that begin are served again, in milliseconds.
     pub recovered: BTreeMap<String, Vec<u64>>,
-    /// From the leader's loss until another member leads, in milliseconds; real processes do not tell.
+    /// For every caller of a lost region: from the loss to the first byte of the first answer by another edge, in
+    /// milliseconds.
+    pub moved: Vec<u64>,
+    /// For every caller whose open call hung at a lost edge, and who waited for it instead: for how long, in
+    /// milliseconds. Nothing tells a caller that a machine lost its power.
+    pub hung: Vec<u64>,
+    /// Calls that callers of lost regions began meanwhile, of models that a server elsewhere has: served, and not.
+    pub inside: (u64, u64),
+    /// Calls that callers of other regions began while machines were lost, of such models: served, and not.
+    pub outside: (u64, u64),
+    /// From the leader's loss until another member leads, in milliseconds.
     pub led_again: Vec<u64>,
     /// From the leader's loss to the first acknowledgement of a change asked for after it, in milliseconds. What was
     /// under way then is not counted, so that the operators' pauses are in it.
@@ -52,7 +64,7 @@ impl Figures {
     pub fn of(evidence: &Evidence) -> Self {
         let sustained: Vec<&Call> = sustained_calls(evidence).collect();
         let well = sustained.iter().filter(|call| is_served(call)).count() as u64;
-        Self {
+        let mut figures = Self {
             sustained: (well, sustained.len() as u64 - well),
             sustained_first_byte: sustained.iter().filter_map(|call| first_byte_ms(call)).collect(),
             served_elsewhere: served_elsewhere(evidence),
@@ -64,13 +76,55 @@ impl Figures {
             overspent: overspent(evidence),
             ledger_error: crate::invariants::ledger_error(evidence),
             faults: faults(evidence),
-        }
+            ..Self::default()
+        };
+        figures.count_callers(evidence);
+        figures
+    }
+
+    /// All distributions that have values, by name; in milliseconds.
+    #[must_use]
+    pub fn times(&self) -> Vec<(String, &[u64])> {
+        let named = [
+            ("leader lost → another leads", &self.led_again),
+            ("leader lost → next acknowledged change", &self.next_write),
+            ("leader lost → a change under way came back", &self.hung_write),
+            ("region lost → its callers' first byte elsewhere", &self.moved),
+            ("region lost → its callers whose open call hung", &self.hung),
+            ("region lost → its new calls: asked → first byte elsewhere", &self.served_elsewhere),
+            ("sustained regions: asked → first byte", &self.sustained_first_byte),
+            ("last heal → whole again", &self.whole_again),
+        ];
+        let named = named.into_iter().map(|(name, times)| (name.to_owned(), times.as_slice()));
+        let regions = self.recovered.iter().map(|(region, times)| {
+            (format!("{region} lost → last call that began and was not served"), times.as_slice())
+        });
+        named.chain(regions).filter(|(_, times)| !times.is_empty()).collect()
+    }
+
+    /// Calls that ended well, and that did not, by whose they were.
+    #[must_use]
+    pub fn shares(&self) -> Vec<(&'static str, (u64, u64))> {
+        let named = [
+            ("sustained regions", self.sustained),
+            ("lost regions, while they were", self.inside),
+            ("other regions, while machines were lost", self.outside),
+        ];
+        named.into_iter().filter(|(_, (well, failed))| well + failed > 0).collect()
     }
 
     /// Adds those of another run.
     pub fn add(&mut self, other: &Self) {
-        self.sustained.0 += other.sustained.0;
-        self.sustained.1 += other.sustained.1;
+        for (share, more) in [
+            (&mut self.sustained, other.sustained),
+            (&mut self.inside, other.inside),
+            (&mut self.outside, other.outside),
+        ] {
+            share.0 += more.0;
+            share.1 += more.1;
+        }
+        self.moved.extend(&other.moved);
+        self.hung.extend(&other.hung);
         self.sustained_first_byte.extend(&other.sustained_first_byte);
         self.served_elsewhere.extend(&other.served_elsewhere);
         for (region, times) in &other.recovered {

@@ -2,7 +2,6 @@
 //! are namespaces, the release binary and a link emulator. What cannot be done here is left out and told.
 
 mod actor;
-mod figures;
 mod ground;
 mod links;
 mod log;
@@ -14,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Mono;
 use seam::Host;
 use simulation_chaos::{ChaosError, Lateness};
 use thiserror::Error;
@@ -34,8 +34,7 @@ use crate::play::{PlayError, Stage, actors, plan};
 use crate::scenario::Scenario;
 use crate::schedule::Schedule;
 
-use self::ground::Real;
-pub use figures::{Figures, Share};
+use self::ground::{Builds, Real};
 pub use machines::Ground;
 use machines::{Machines, PREFIX};
 use nodes::Provisions;
@@ -50,6 +49,8 @@ const REST: Duration = Duration::from_secs(180);
 pub struct How {
     /// The product's binary.
     pub portolan: PathBuf,
+    /// Its binary of the next level of messages, for upgrades.
+    pub next: Option<PathBuf>,
     /// Logs are left in its directory `real`.
     pub out: PathBuf,
     /// What machines are made of.
@@ -59,12 +60,14 @@ pub struct How {
 /// What came of a run.
 #[derive(Debug)]
 pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
     /// What must not be; empty when all is well.
     pub violations: Vec<Violation>,
     /// What happened that must happen sometimes.
     pub marks: std::collections::BTreeSet<Mark>,
-    /// What it measured.
-    pub figures: Figures,
+    /// How long it took.
+    pub took: Duration,
     /// How late packets were.
     pub lateness: Lateness,
     /// What of the schedule was not done, and why.
@@ -83,6 +86,12 @@ pub enum RealError {
         "{0} is no file; build it with `cargo build --release -p portolan`, or name another with --portolan"
     )]
     NoBinary(String),
+    /// There is no second binary.
+    #[error(
+        "{0} is no file; build it with `cargo build --release -p portolan --features next-level` and copy it from \
+         target/release/portolan"
+    )]
+    NoNext(String),
     /// The kernel gives no hosts or links.
     #[error("no namespaces, mounts or TUN devices; run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN, /dev/net/tun)")]
     Chaos(#[from] ChaosError),
@@ -141,11 +150,15 @@ pub fn prepare() -> Ground {
 /// [`RealError`] says why it could not be played; what was started is gone.
 #[expect(clippy::disallowed_methods, reason = "a real run is not simulated")]
 pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outcome, RealError> {
-    let portolan = std::fs::canonicalize(&how.portolan)
-        .map_err(|_none| RealError::NoBinary(how.portolan.display().to_string()))?;
+    let found = |path: &PathBuf, missing: fn(String) -> RealError| {
+        std::fs::canonicalize(path).map_err(|_none| missing(path.display().to_string()))
+    };
+    let portolan = found(&how.portolan, RealError::NoBinary)?;
+    let next = how.next.as_ref().map(|path| found(path, RealError::NoNext)).transpose()?;
+    let builds = Builds { portolan, next };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(RealError::Runtime)?;
-    let (schedule, skipped) = possible(schedule, how.ground);
+    let (schedule, skipped) = possible(schedule, how.ground, how.next.is_some());
     let logs = how.out.join("real").join(format!("{}-{}", schedule.scenario, schedule.seed));
     let file = |path: &Path| {
         let path = path.display().to_string();
@@ -156,15 +169,16 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
     let scratch = Scratch(how.out.join(format!("real-{}", std::process::id())));
     files::make_empty(&scratch.0).map_err(file(&scratch.0))?;
     let root = std::fs::canonicalize(&scratch.0).map_err(file(&scratch.0))?;
-    let (evidence, lateness, led) = runtime.block_on(async {
+    let (evidence, lateness, took) = runtime.block_on(async {
         let host = Host::real();
         let run = Run { host: &host, ground: how.ground, scenario, schedule: &schedule, logs: &logs };
-        run.run(&root, &portolan).await
+        run.run(&root, builds).await
     })?;
     Ok(Outcome {
+        seed: schedule.seed,
         violations: judge(&evidence),
         marks: marks::hit(&evidence),
-        figures: Figures::of(scenario, &evidence, &led),
+        took,
         lateness,
         skipped,
         logs,
@@ -173,7 +187,7 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
 }
 
 /// A schedule without the faults that cannot be struck here, and which those are.
-fn possible(schedule: &Schedule, ground: Ground) -> (Schedule, Vec<String>) {
+fn possible(schedule: &Schedule, ground: Ground, has_next: bool) -> (Schedule, Vec<String>) {
     let mut possible = schedule.clone();
     let mut skipped =
         vec!["counts of nodes' tasks: no one outside can tell (open files are compared instead)".to_owned()];
@@ -190,9 +204,10 @@ fn possible(schedule: &Schedule, ground: Ground) -> (Schedule, Vec<String>) {
             Fault::Disk { how: DiskFault::Slow | DiskFault::Fails | DiskFault::Lies, .. } => {
                 "a real disk can only be full"
             }
-            Fault::Upgrade { .. } | Fault::RaiseLevel { .. } => "there is one binary",
+            Fault::Upgrade { .. } | Fault::RaiseLevel { .. } if !has_next => {
+                "there is one binary; --next names one built with `--features next-level`"
+            }
             Fault::Slow { .. } => "all real nodes share the machine's processors",
-            Fault::Replace { .. } => "no machine stands ready to take a member's place",
             Fault::Disk { how: DiskFault::Full, .. } if ground == Ground::Loopback => {
                 "a disk that can be full needs root"
             }
@@ -210,7 +225,10 @@ fn possible(schedule: &Schedule, ground: Ground) -> (Schedule, Vec<String>) {
             | Fault::Degrade { .. }
             | Fault::CutRegion { .. }
             | Fault::Drain { .. }
+            | Fault::Upgrade { .. }
+            | Fault::RaiseLevel { .. }
             | Fault::Transfer { .. }
+            | Fault::Replace { .. }
             | Fault::Flap { .. } => return true,
         };
         skipped.push(format!("{} at {} ms: {why}", dated.fault.kind(), dated.at));
@@ -228,21 +246,23 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn run(&self, root: &Path, portolan: &Path) -> Result<(Evidence, Lateness, Led), RealError> {
+    async fn run(&self, root: &Path, builds: Builds) -> Result<(Evidence, Lateness, Duration), RealError> {
         let mut ended = signal(SignalKind::terminate()).map_err(RealError::Runtime)?;
         let mut interrupted = signal(SignalKind::interrupt()).map_err(RealError::Runtime)?;
         let topology = &self.scenario.topology;
         let plan = plan(topology, self.schedule);
-        let spots = plan.centrals.iter().chain(&plan.edges).map(|spot| spot.name.clone());
-        let names = spots.chain(actors(topology)).chain(["operator".to_owned()]);
+        let nodes = plan.centrals.iter().chain(&plan.edges).map(|spot| spot.name.clone());
+        let first: Vec<String> = nodes.collect();
+        let spares = plan.spares.iter().map(|spot| spot.name.clone());
+        let names =
+            first.iter().cloned().chain(spares).chain(actors(topology)).chain(["operator".to_owned()]);
         let (machines, directory) = Machines::make(self.ground, names)?;
         let seated = |(place, name): (usize, &String)| Some((name.clone(), machines.seat(place)?));
         let seats: BTreeMap<_, _> = directory.keys().enumerate().filter_map(seated).collect();
         let directory = Arc::new(directory);
         let provisions = Provisions::new(self.host, root, self.logs)?;
         let nodes = provisions.nodes(&plan);
-        let names: Vec<String> = nodes.keys().cloned().collect();
-        let real = Real::new((self.schedule.seed, portolan), self.host, &directory, machines, nodes)?;
+        let real = Real::new((self.schedule.seed, builds), self.host, &directory, machines, nodes)?;
         let guard = Guard(Arc::new(real));
         let is_full = |fault: &Fault| matches!(fault, Fault::Disk { how: DiskFault::Full, .. });
         if self.schedule.faults.iter().any(|dated| is_full(&dated.fault)) {
@@ -250,7 +270,7 @@ impl Run<'_> {
         }
         provisions.lay_out(&plan, &directory, &seats)?;
         let credentials = provisions.enrol("operator", "operator/eu/operator")?;
-        for name in &names {
+        for name in &first {
             guard.0.start(name);
         }
         let ground: Arc<dyn crate::ground::Ground> = Arc::<Real>::clone(&guard.0);
@@ -264,11 +284,9 @@ impl Run<'_> {
                 acted.unwrap_or(Err(RealError::Late(most)))
             }
         }?;
-        let led = ground.log().into_iter().filter(|line| line.text.starts_with("central has a leader"));
-        let led = led.filter(|line| line.text.contains("here=true")).map(|line| (line.at, line.machine));
-        let led = led.collect();
+        let took = ground.now().since(Mono::ZERO);
         let lateness = guard.0.end().ok_or(RealError::LinksEnded)?;
-        Ok((evidence, lateness, led))
+        Ok((evidence, lateness, took))
     }
 
     async fn act(
@@ -285,9 +303,6 @@ impl Run<'_> {
         Ok(stage.perform(self.scenario, self.schedule).await)
     }
 }
-
-/// When nodes of central said that they lead, and which.
-type Led = Vec<(base::Mono, String)>;
 
 /// Ends what runs on a ground, whatever happens.
 struct Guard(Arc<Real>);
@@ -318,10 +333,18 @@ mod tests {
         let text = "name = \"x\"\nabout = \"x\"\n[topology]\ncentral = [\"eu\"]\nedges = {eu = 1}\n\
             [[fault]]\nat = \"1s\"\ndo = \"clock_step\"\ntarget = \"edge-eu\"\nby = \"5s\"\n\
             [[fault]]\nat = \"2s\"\ndo = \"disk\"\ntarget = \"edge-eu\"\ndisk = \"lies\"\n\
-            [[fault]]\nat = \"3s\"\ndo = \"disk\"\ntarget = \"edge-eu\"\ndisk = \"full\"\n";
+            [[fault]]\nat = \"3s\"\ndo = \"disk\"\ntarget = \"edge-eu\"\ndisk = \"full\"\n\
+            [[fault]]\nat = \"4s\"\ndo = \"upgrade\"\ntarget = \"edge-eu\"\n\
+            [[fault]]\nat = \"5s\"\ndo = \"replace\"\ntarget = \"central-eu\"\n";
         let scenario = Scenario::parse("x.toml", text).unwrap();
-        let (possible, skipped) = possible(&Schedule::draw(&scenario, 1), Ground::Namespaces);
-        assert_eq!(possible.faults.iter().map(|dated| dated.at).collect::<Vec<_>>(), [3_000]);
+        let schedule = Schedule::draw(&scenario, 1);
+        let of = |has_next| {
+            let (possible, skipped) = possible(&schedule, Ground::Namespaces, has_next);
+            (possible.faults.iter().map(|dated| dated.at).collect::<Vec<_>>(), skipped)
+        };
+        assert_eq!(of(true).0, [3_000, 4_000, 5_000]);
+        let (possible, skipped) = of(false);
+        assert_eq!(possible, [3_000, 5_000]);
         assert!(skipped.iter().any(|said| said.starts_with("clock_step at 1000 ms")), "{skipped:?}");
         assert!(skipped.iter().any(|said| said.starts_with("disk at 2000 ms")), "{skipped:?}");
     }

@@ -2,12 +2,12 @@
 
 mod html;
 mod plot;
+mod run;
 mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::figures::{Figures, percentile};
 use crate::files;
 use crate::history::CallOutcome;
 use crate::marks::Mark;
-use crate::play::Outcome;
+pub use run::{Links, Processes, Run};
 pub use timeline::Timeline;
 
 /// Failed runs that a report keeps of one scenario.
@@ -52,13 +52,13 @@ pub struct Scenario {
     pub failed: u64,
     /// Some of them: the seed, and what was violated.
     pub failures: Vec<(u64, Vec<String>)>,
-    /// Simulated time, in milliseconds.
+    /// Their time, in milliseconds.
     pub simulated_ms: u64,
-    /// Processor time, in milliseconds.
+    /// Processor time, in milliseconds; 0 of runs with real processes.
     pub cpu_ms: u64,
     /// Runs played twice.
     pub twice: u64,
-    /// Calls by how they ended.
+    /// Calls by how they ended, and with which code.
     pub calls: BTreeMap<String, u64>,
     /// Its figures.
     pub figures: Figures,
@@ -70,6 +70,8 @@ pub struct Scenario {
     pub expect: (u32, Option<u64>),
     /// Milliseconds within which half, and 99 in a hundred, of the changes after a loss of the leader are expected.
     pub written_within: Option<(u64, u64)>,
+    /// What only runs with real processes have.
+    pub real: Option<Processes>,
 }
 
 impl Scenario {
@@ -77,6 +79,12 @@ impl Scenario {
     #[must_use]
     pub fn speed(&self) -> f64 {
         ratio(self.simulated_ms, self.cpu_ms)
+    }
+
+    fn add_processes(&mut self, run: &Run<'_>) {
+        if let Some(more) = &run.real {
+            self.real.get_or_insert_default().add(more);
+        }
     }
 
     /// What all runs together do not keep of what is expected. A share below one allows one call to go wrong in however
@@ -113,45 +121,53 @@ impl Scenario {
 
 impl Report {
     /// Counts a run; draws it when `named` is its seed, or when nothing worse was drawn yet.
-    pub fn count(&mut self, scenario: &crate::scenario::Scenario, outcome: &Outcome, named: Option<u64>) {
-        let seed = outcome.schedule.seed;
-        let sum = self.scenarios.entry(scenario.name.clone()).or_default();
-        if sum.runs == 0 {
-            let first_byte = scenario.expect.first_byte_within.map(|time| crate::schedule::millis(time.most));
-            sum.about.clone_from(&scenario.about);
-            sum.seeds = (seed, seed);
-            sum.expect = (scenario.expect.success.0, first_byte);
-            let millis = crate::schedule::millis;
-            sum.written_within =
-                scenario.expect.written_within.map(|time| (millis(time.least), millis(time.most)));
-        }
+    pub fn count(&mut self, scenario: &crate::scenario::Scenario, run: &Run<'_>, named: Option<u64>) {
+        let seed = run.seed;
+        let sum = self.of(scenario);
+        sum.seeds = if sum.runs == 0 { (seed, seed) } else { (sum.seeds.0.min(seed), sum.seeds.1.max(seed)) };
         sum.runs += 1;
-        sum.seeds = (sum.seeds.0.min(seed), sum.seeds.1.max(seed));
-        if !outcome.violations.is_empty() {
+        if !run.violations.is_empty() {
             sum.failed += 1;
             if sum.failures.len() < KEPT {
-                let said =
-                    outcome.violations.iter().map(|found| format!("{}: {}", found.invariant, found.what));
+                let said = run.violations.iter().map(|found| format!("{}: {}", found.invariant, found.what));
                 sum.failures.push((seed, said.collect()));
             }
         }
-        let ms = |time: Duration| crate::schedule::millis(time);
-        sum.simulated_ms += ms(outcome.simulated);
-        sum.cpu_ms += ms(outcome.cpu);
-        sum.twice += u64::from(outcome.twice);
-        for call in &outcome.evidence.history.calls {
-            *sum.calls.entry(outcome_name(call.outcome).to_owned()).or_default() += 1;
+        sum.simulated_ms += crate::schedule::millis(run.took);
+        sum.cpu_ms += crate::schedule::millis(run.cpu);
+        sum.twice += u64::from(run.twice);
+        for call in &run.evidence.history.calls {
+            let how = outcome_name(call.outcome);
+            let how = call.code.as_ref().map_or_else(|| how.to_owned(), |code| format!("{how} {code}"));
+            *sum.calls.entry(how).or_default() += 1;
         }
-        sum.figures.add(&Figures::of(&outcome.evidence));
-        for mark in &outcome.marks {
+        sum.figures.add(&Figures::of(run.evidence));
+        for mark in run.marks {
             *sum.marks.entry(*mark).or_default() += 1;
         }
-        let drawn = Timeline::of(outcome);
+        sum.add_processes(run);
+        let drawn = Timeline::of(run);
         let is_worse = sum.drawn.as_ref().is_none_or(|old| drawn.badness > old.badness);
         let is_named = |timeline: &Timeline| named == Some(timeline.seed);
         if is_named(&drawn) || (is_worse && !sum.drawn.as_ref().is_some_and(is_named)) {
             sum.drawn = Some(drawn);
         }
+    }
+
+    /// Notes a run that says nothing.
+    pub fn leave_out(&mut self, scenario: &crate::scenario::Scenario, run: &Run<'_>) {
+        self.of(scenario).add_processes(run);
+    }
+
+    fn of(&mut self, scenario: &crate::scenario::Scenario) -> &mut Scenario {
+        let millis = crate::schedule::millis;
+        let expect = &scenario.expect;
+        self.scenarios.entry(scenario.name.clone()).or_insert_with(|| Scenario {
+            about: scenario.about.clone(),
+            expect: (expect.success.0, expect.first_byte_within.map(|time| millis(time.most))),
+            written_within: expect.written_within.map(|time| (millis(time.least), millis(time.most))),
+            ..Scenario::default()
+        })
     }
 
     /// Runs of all scenarios.

@@ -33,7 +33,7 @@ pub(crate) fn edge(arguments: &Node) -> Outcome {
     logs(arguments)?;
     let config = edge_config(&arguments.config)?;
     block_on(async {
-        let host = Host::real();
+        let host = host();
         let stop = signals(&host, arguments.until_eof)?.stop;
         edge::node::run(host, config, stop).await.map_err(|error| failed(&error, error.mend()))
     })
@@ -44,10 +44,22 @@ pub(crate) fn central(arguments: &Node) -> Outcome {
     logs(arguments)?;
     let config = central_config(&arguments.config)?;
     block_on(async {
-        let host = Host::real();
+        let host = host();
         let stop = signals(&host, arguments.until_eof)?.stop;
         central::node::run(host, config, stop).await.map_err(|error| failed(&error, error.mend()))
     })
+}
+
+/// The host of a node's process.
+#[cfg(not(feature = "next-level"))]
+fn host() -> Host {
+    Host::real()
+}
+
+/// The host of a node's process, a level of messages ahead of this release.
+#[cfg(feature = "next-level")]
+fn host() -> Host {
+    Host::real().ahead(1)
 }
 
 /// Reads a node's configuration file, and the files that it names, and tells every mistake.

@@ -1,15 +1,16 @@
 //! `real`.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use central::admin::api::LedgerRow;
 use clap::Args;
-use serde_json::json;
 
-use super::{CliError, Out};
+use super::{CliError, Out, words};
 use crate::files;
-use crate::real::{self, Figures, Ground, How, Outcome};
+use crate::real::{self, Ground, How, Outcome};
+use crate::report::{self, Report, Run};
 use crate::scenario::Scenario;
 use crate::schedule::Schedule;
 
@@ -30,6 +31,9 @@ pub(super) struct Real {
     /// The product's binary.
     #[arg(long, default_value = "target/release/portolan")]
     portolan: PathBuf,
+    /// Its binary of the next level of messages, built with `--features next-level`, for scenarios with upgrades.
+    #[arg(long)]
+    next: Option<PathBuf>,
     /// Put machines on the loopback device even when it is root; fewer faults.
     #[arg(long)]
     loopback: bool,
@@ -44,28 +48,37 @@ impl Real {
     pub(super) fn run(self) -> Result<ExitCode, CliError> {
         let scenario = Scenario::load(&self.file)?;
         let ground = if self.loopback { Ground::Loopback } else { real::prepare() };
-        let how = How { portolan: self.portolan.clone(), out: self.out.out.clone(), ground };
-        let (mut sum, mut voids, mut failed) = (Figures::default(), 0u64, 0u64);
+        let how = How {
+            portolan: self.portolan.clone(),
+            next: self.next.clone(),
+            out: self.out.out.clone(),
+            ground,
+        };
+        let old = self.out.compare.as_deref().map(words::report).transpose()?;
+        let (mut sum, mut voids, mut failed) = (Report::default(), 0u64, 0u64);
         for seed in self.seed..self.seed.saturating_add(self.seeds) {
             let schedule = Schedule::draw(&scenario, seed);
             let outcome = real::play(&scenario, &schedule, &how)?;
-            self.tell(&schedule, &outcome)?;
-            Self::keep(&schedule, &outcome)?;
+            let (run, mut report) = (Run::from(&outcome), Report::default());
+            report.count(&scenario, &run, None);
+            self.tell(&schedule, &outcome, report.scenarios.get(&scenario.name))?;
+            keep(&mut report, &outcome.logs, old.as_ref())?;
             if outcome.lateness.is_void() {
                 voids += 1;
+                sum.leave_out(&scenario, &run);
             } else {
                 failed += u64::from(!outcome.violations.is_empty());
-                sum.add(&outcome.figures);
+                sum.count(&scenario, &run, self.out.draw);
             }
         }
         if self.seeds > 1 {
-            let mut out = io::stdout().lock();
-            writeln!(
-                out,
-                "\n{}: {} runs, {failed} failed, {voids} void and left out",
-                scenario.name, self.seeds
-            )?;
-            write!(out, "{sum}")?;
+            let (name, runs) = (&scenario.name, self.seeds);
+            words::say(&format!("\n{name}: {runs} runs, {failed} failed, {voids} void and left out"))?;
+            if let Some(sum) = sum.scenarios.get(name) {
+                words::say(&format!("calls: {}", words::calls(sum)))?;
+                words::figures(sum)?;
+            }
+            keep(&mut sum, &self.out.out.join("real").join(name), old.as_ref())?;
         }
         Ok(match (failed, voids) {
             (0, 0) => ExitCode::SUCCESS,
@@ -74,7 +87,12 @@ impl Real {
         })
     }
 
-    fn tell(&self, schedule: &Schedule, outcome: &Outcome) -> Result<(), CliError> {
+    fn tell(
+        &self,
+        schedule: &Schedule,
+        outcome: &Outcome,
+        counted: Option<&report::Scenario>,
+    ) -> Result<(), CliError> {
         let mut out = io::stdout().lock();
         let ms = |at: base::Mono| at.as_nanos() / 1_000_000;
         writeln!(
@@ -97,7 +115,15 @@ impl Real {
                 writeln!(out, "{write:?}")?;
             }
         }
-        write!(out, "{}", outcome.figures)?;
+        drop(out);
+        if let Some(counted) = counted {
+            words::say(&format!("calls: {}", words::calls(counted)))?;
+            words::figures(counted)?;
+        }
+        let mut out = io::stdout().lock();
+        for row in outcome.evidence.ledger.iter().flat_map(|ledger| &ledger.rows) {
+            writeln!(out, "{}", books(row))?;
+        }
         match outcome.evidence.converged {
             Some(took) => writeln!(out, "whole again {} ms after the last heal", took.as_millis())?,
             None => writeln!(out, "not whole again in time")?,
@@ -120,39 +146,34 @@ impl Real {
         }
         Ok(())
     }
+}
 
-    fn keep(schedule: &Schedule, outcome: &Outcome) -> Result<(), CliError> {
-        let lateness = &outcome.lateness;
-        let us = |per_mille| u64::try_from(lateness.within(per_mille).as_micros()).unwrap_or(u64::MAX);
-        let report = json!({
-            "scenario": schedule.scenario,
-            "seed": schedule.seed,
-            "void": lateness.is_void(),
-            "violations": outcome.violations,
-            "marks": outcome.marks,
-            "figures": outcome.figures,
-            "skipped": outcome.skipped,
-            "whole_again_ms": outcome.evidence.converged.map(crate::schedule::millis),
-            "load": load(),
-            "links": {
-                "packets": lateness.delivered(),
-                "dropped": lateness.dropped(),
-                "late_p50_us": us(500),
-                "late_p99_us": us(990),
-                "late_p999_us": us(999),
-                "real_time": lateness.is_urgent(),
-            },
-        });
-        let path = outcome.logs.join("report.json");
-        let name = path.display().to_string();
-        let text = serde_json::to_vec_pretty(&report);
-        let text = text.map_err(|source| CliError::File { path: name.clone(), source: source.into() })?;
-        files::write(&path, &text).map_err(|source| CliError::File { path: name, source })
-    }
+/// Writes a report to `directory`, and says where the page is.
+fn keep(report: &mut Report, directory: &Path, old: Option<&Report>) -> Result<(), CliError> {
+    report.sign();
+    let page = directory.join("report.html").display().to_string();
+    let written = report.write(directory, old);
+    written.map_err(|source| CliError::File { path: page.clone(), source })?;
+    words::say(&format!("report {page}"))
+}
+
+/// The books of one budget, in nano-dollars.
+fn books(row: &LedgerRow) -> String {
+    format!(
+        "ledger of {}: limit {}, settled {}, charged for crashes {}, on its way {}, granted and open {}, overrun {}, {}",
+        row.budget,
+        row.limit.0,
+        row.receipts.0,
+        row.crash.0,
+        row.settling.0,
+        row.outstanding.0,
+        row.overrun.0,
+        if row.balanced { "balanced" } else { "NOT balanced" }
+    )
 }
 
 /// Processes that ran or waited to, over the last minute, as Linux counts them.
 fn load() -> String {
-    let text = files::read(std::path::Path::new("/proc/loadavg")).unwrap_or_default();
+    let text = files::read(Path::new("/proc/loadavg")).unwrap_or_default();
     text.split_whitespace().next().unwrap_or("unknown").to_owned()
 }

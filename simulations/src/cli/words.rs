@@ -10,7 +10,7 @@ use super::{CliError, Out};
 use crate::figures::percentile;
 use crate::files;
 use crate::play::Outcome;
-use crate::report::{Report, Scenario, ratio};
+use crate::report::{Report, Run, Scenario, ratio};
 
 /// Longest text of one violation on the screen, in characters.
 const SHOWN: usize = 600;
@@ -68,7 +68,7 @@ impl Words {
     /// Counts a run; says what it violated and leaves its schedule.
     pub(super) fn told(&self, job: &Job, outcome: &Outcome) -> Result<(), CliError> {
         let mut report = self.report.lock();
-        report.count(&job.scenario, outcome, self.out.draw);
+        report.count(&job.scenario, &Run::from(outcome), self.out.draw);
         if report.runs().is_multiple_of(SAVED_EVERY) {
             self.save(&mut report)?;
         }
@@ -105,15 +105,14 @@ impl Words {
         let many = enough.is_some_and(|enough| report.scenarios.values().all(|sum| sum.runs >= enough));
         let mut is_well = true;
         for (name, sum) in &report.scenarios {
-            let calls: Vec<String> = sum.calls.iter().map(|(how, count)| format!("{how} {count}")).collect();
             let (runs, failed, twice) = (sum.runs, sum.failed, sum.twice);
             self.say(&format!(
                 "{name}: {runs} runs, {failed} failed, {twice} played twice, {:.0} simulated s at {:.0} per CPU-s; {}",
                 ratio(sum.simulated_ms, 1_000),
                 sum.speed(),
-                calls.join(", "),
+                calls(sum),
             ))?;
-            self.times(sum)?;
+            figures(sum)?;
             is_well &= failed == 0;
             for short in sum.short_of() {
                 is_well = false;
@@ -140,37 +139,29 @@ impl Words {
         let path = self.out.out.join("report.html").display().to_string();
         report.write(&self.out.out, self.old.as_ref()).map_err(|source| CliError::File { path, source })
     }
-
-    fn times(&self, sum: &Scenario) -> Result<(), CliError> {
-        let figures = &sum.figures;
-        let named = [
-            ("leader lost, another leads", &figures.led_again),
-            ("leader lost, next acknowledged change", &figures.next_write),
-            ("leader lost, a change under way came back", &figures.hung_write),
-            ("region lost, first byte elsewhere", &figures.served_elsewhere),
-            ("sustained regions, first byte", &figures.sustained_first_byte),
-            ("whole again", &figures.whole_again),
-        ];
-        let named = named.into_iter().map(|(name, times)| (name.to_owned(), times));
-        let regions = figures.recovered.iter();
-        let regions = regions.map(|(region, times)| (format!("{region} lost, last call not served"), times));
-        for (name, times) in named.chain(regions).filter(|(_, times)| !times.is_empty()) {
-            let at = |share| percentile(times, share).unwrap_or(0);
-            let (half, most_of, most) = (at(50), at(99), at(100));
-            self.say(&format!(
-                "  {name}: p50 {half} ms, p99 {most_of} ms, max {most} ms, of {}",
-                times.len()
-            ))?;
-        }
-        let (well, failed) = figures.sustained;
-        if well + failed > 0 {
-            self.say(&format!("  sustained regions: {failed} of {} calls failed", well + failed))?;
-        }
-        Ok(())
-    }
 }
 
-fn report(path: &Path) -> Result<Report, CliError> {
+/// Calls by how they ended.
+pub(super) fn calls(sum: &Scenario) -> String {
+    let calls: Vec<String> = sum.calls.iter().map(|(how, count)| format!("{how} {count}")).collect();
+    calls.join(", ")
+}
+
+/// Says a scenario's distributions and shares, a line each.
+pub(super) fn figures(sum: &Scenario) -> Result<(), CliError> {
+    for (name, times) in sum.figures.times() {
+        let at = |share| percentile(times, share).unwrap_or(0);
+        let (half, most_of, most) = (at(50), at(99), at(100));
+        say(&format!("  {name}: p50 {half} ms, p99 {most_of} ms, max {most} ms, of {}", times.len()))?;
+    }
+    for (whose, (well, failed)) in sum.figures.shares() {
+        say(&format!("  {whose}: {failed} of {} calls failed", well + failed))?;
+    }
+    Ok(())
+}
+
+/// The report at `path`.
+pub(super) fn report(path: &Path) -> Result<Report, CliError> {
     let name = path.display().to_string();
     let text = files::read(path).map_err(|source| CliError::File { path: name.clone(), source })?;
     serde_json::from_str(&text).map_err(|source| CliError::Report { path: name, source })

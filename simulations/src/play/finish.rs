@@ -223,6 +223,7 @@ impl Stage {
         let never: BTreeSet<usize> = never.collect();
         let struck = self.recorder.write(|history| history.struck.clone());
         let broken = struck.iter().filter(|struck| never.contains(&struck.id));
+        let servers = scenario.topology.server.iter();
         Facts {
             budget: scenario.topology.budget,
             call_price: scenario.topology.call_price,
@@ -234,6 +235,7 @@ impl Stage {
             broken: broken.flat_map(|struck| struck.machines.clone()).collect(),
             converge_within: scenario.expect.converge_within.most,
             edges: self.edge_regions(),
+            servers: servers.map(|server| (server.name.clone(), server.serves.clone())).collect(),
             expect: scenario.expect.clone(),
         }
     }

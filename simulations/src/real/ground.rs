@@ -31,11 +31,20 @@ pub(super) struct Node {
     pub(super) log: PathBuf,
 }
 
+/// The binaries that nodes start from.
+#[derive(Debug)]
+pub(super) struct Builds {
+    /// The product's.
+    pub(super) portolan: PathBuf,
+    /// The next level's.
+    pub(super) next: Option<PathBuf>,
+}
+
 /// Real machines. What runs on them ends with [`Real::end`].
 #[derive(Debug)]
 pub(super) struct Real {
     seed: u64,
-    portolan: PathBuf,
+    builds: Builds,
     host: Host,
     began: WallMs,
     clock: Arc<dyn Clock>,
@@ -56,12 +65,14 @@ struct State {
     ended: Vec<String>,
     /// Nodes that were asked to end.
     leaving: BTreeSet<String>,
+    /// Nodes that start from the next level's binary.
+    ahead: BTreeSet<String>,
 }
 
 impl Real {
     /// The `machines` are called as `directory` says, in its order.
     pub(super) fn new(
-        (seed, portolan): (u64, &Path),
+        (seed, builds): (u64, Builds),
         host: &Host,
         directory: &Directory,
         mut machines: Machines,
@@ -71,7 +82,7 @@ impl Real {
         let emulator = machines.join(links)?;
         Ok(Self {
             seed,
-            portolan: portolan.to_owned(),
+            builds,
             host: host.clone(),
             began: host.wall(),
             clock: Arc::clone(&host.parts().clock),
@@ -133,7 +144,9 @@ impl Real {
         let config = node.root.join("node.toml");
         let arguments = ["--config".as_ref(), config.as_os_str(), "--log-json".as_ref()];
         let arguments: Vec<&OsStr> = std::iter::once(OsStr::new(node.command)).chain(arguments).collect();
-        let process = Process::start(machines.namespace(*place), &self.portolan, &arguments, &node.log)?;
+        let build = self.builds.next.as_ref().filter(|_next| state.ahead.contains(name));
+        let build = build.unwrap_or(&self.builds.portolan);
+        let process = Process::start(machines.namespace(*place), build, &arguments, &node.log)?;
         state.processes.insert(name.to_owned(), process);
         Ok(())
     }
@@ -225,8 +238,14 @@ impl Ground for Real {
         }
     }
 
-    /// Skipped: there is one binary.
-    fn set_build(&self, _name: &str, _ahead: u16) {}
+    fn set_build(&self, name: &str, ahead: u16) {
+        let mut state = self.state.lock();
+        if ahead > 0 {
+            state.ahead.insert(name.to_owned());
+        } else {
+            state.ahead.remove(name);
+        }
+    }
 
     fn power_off(&self, name: &str, _torn: bool) {
         self.set_power(name, false);

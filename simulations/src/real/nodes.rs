@@ -64,7 +64,7 @@ impl<'a> Provisions<'a> {
                 (spot.name.clone(), Node { command, root: self.root(&spot.name), log })
             }
         };
-        let centrals = plan.centrals.iter().map(named("central"));
+        let centrals = plan.centrals.iter().chain(&plan.spares).map(named("central"));
         centrals.chain(plan.edges.iter().map(named("edge"))).collect()
     }
 
@@ -80,25 +80,24 @@ impl<'a> Provisions<'a> {
             let address = directory.get(name).copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
             SocketAddr::from((address, deployment::MESH))
         };
-        let members = (1..).zip(&plan.centrals).map(|(id, spot)| configs::Member {
+        let numbered = (1..).zip(plan.centrals.iter().chain(&plan.spares));
+        let numbered = numbered.map(|(id, spot)| configs::Member {
             id,
             name: spot.name.clone(),
             region: spot.region.clone(),
             mesh: at(&spot.name),
         });
-        let members: Vec<_> = members.collect();
-        for member in &members {
+        let mut members: Vec<_> = numbered.collect();
+        let spares = members.split_off(plan.centrals.len());
+        let listed = members.iter().map(|member| (member, members.as_slice()));
+        // Without a list of members a node waits until somebody adds it.
+        for (member, listed) in listed.chain(spares.iter().map(|spare| (spare, &[][..]))) {
             let (name, root) = (&member.name, self.root(&member.name));
             self.enrol(name, &format!("central/{}/{name}", member.region))?;
             let seal_keys = root.join(configs::SEAL_KEYS.trim_start_matches('/'));
             write(&seal_keys, configs::seal_keys().as_bytes())?;
-            let text = configs::central(
-                &root.display().to_string(),
-                seat(name),
-                member.id,
-                plan.round_trip,
-                &members,
-            );
+            let root_text = root.display().to_string();
+            let text = configs::central(&root_text, seat(name), member.id, plan.round_trip, listed);
             write(&root.join("node.toml"), text.as_bytes())?;
         }
         let seeds: Vec<_> = members.iter().map(|member| member.mesh.to_string()).collect();

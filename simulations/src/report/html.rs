@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, Scenario, plot, ratio};
+use super::{Processes, Report, Scenario, plot, ratio};
 use crate::figures::percentile;
 use crate::marks::Mark;
 
@@ -18,9 +18,10 @@ svg .curve{fill:none;stroke:#2b6cb0;stroke-width:1.6}.key span{display:inline-bl
 
 /// The whole page, beside `old` where there is one.
 pub(super) fn page(report: &Report, old: Option<&Report>) -> String {
+    let title = if is_real(report) { "Failures of real processes" } else { "Simulated failures" };
     let mut page = format!(
-        "<!doctype html><html lang='en'><meta charset='utf-8'><title>Simulated failures</title>\
-         <style>{STYLE}</style><h1>Simulated failures</h1>\
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title>\
+         <style>{STYLE}</style><h1>{title}</h1>\
          <p>Commit <code>{}</code>, made by <code>simulations {}</code>; load of the machine: {}.</p>",
         escape(&report.commit),
         escape(&report.command),
@@ -41,18 +42,28 @@ pub(super) fn page(report: &Report, old: Option<&Report>) -> String {
     page + "</html>\n"
 }
 
+fn is_real(report: &Report) -> bool {
+    report.scenarios.values().any(|scenario| scenario.real.is_some())
+}
+
 fn overview(report: &Report, old: Option<&Report>) -> String {
-    let mut rows = String::from(
-        "<table><tr><th>scenario<th>seeds<th>runs<th>failed<th>simulated s<th>per CPU-s<th>sustained calls failed\
-         <th>overspent<th>ledger error</tr>",
+    let time = if is_real(report) { "<th>s" } else { "<th>simulated s<th>per CPU-s" };
+    let mut rows = format!(
+        "<table><tr><th>scenario<th>seeds<th>runs<th>failed{time}<th>sustained calls failed<th>overspent\
+         <th>ledger error</tr>",
     );
     for (name, scenario) in &report.scenarios {
         let before = old.and_then(|old| old.scenarios.get(name));
         let (well, failed) = scenario.figures.sustained;
         let class = if scenario.failed == 0 { "good" } else { "bad" };
+        let speed = if scenario.real.is_some() {
+            String::new()
+        } else {
+            format!("<td>{:.0}{}", scenario.speed(), was(before, |old| format!("{:.0}", old.speed())))
+        };
         let _infallible = write!(
             rows,
-            "<tr><td><a href='#{name}'>{name}</a><td>{}–{}<td>{}<td class='{class}'>{}{}<td>{:.0}<td>{:.0}{}\
+            "<tr><td><a href='#{name}'>{name}</a><td>{}–{}<td>{}<td class='{class}'>{}{}<td>{:.0}{speed}\
              <td>{failed} of {}{}<td>{}<td>{}</tr>",
             scenario.seeds.0,
             scenario.seeds.1,
@@ -60,8 +71,6 @@ fn overview(report: &Report, old: Option<&Report>) -> String {
             scenario.failed,
             was(before, |old| old.failed.to_string()),
             ratio(scenario.simulated_ms, 1_000),
-            scenario.speed(),
-            was(before, |old| format!("{:.0}", old.speed())),
             well + failed,
             was(before, |old| format!(
                 "{} of {}",
@@ -99,11 +108,17 @@ fn one(name: &str, scenario: &Scenario, old: Option<&Scenario>) -> String {
     for short in scenario.short_of() {
         let _infallible = write!(text, "<p class='bad'>{}</p>", escape(&short));
     }
+    text += &scenario.real.as_ref().map_or_else(String::new, processes);
+    let again = if scenario.real.is_some() {
+        "-p simulations -- real"
+    } else {
+        "--profile sim -p simulations -- replay"
+    };
     for (seed, said) in &scenario.failures {
         let _infallible = write!(
             text,
-            "<p class='bad'>Seed {seed}: {}</p><p><code>cargo run --profile sim -p simulations -- replay \
-             simulations/scenarios/{name}.toml --seed {seed}</code></p>",
+            "<p class='bad'>Seed {seed}: {}</p><p><code>cargo run {again} simulations/scenarios/{name}.toml \
+             --seed {seed}</code></p>",
             escape(&said.join("; ").chars().take(700).collect::<String>()),
         );
     }
@@ -124,18 +139,18 @@ fn one(name: &str, scenario: &Scenario, old: Option<&Scenario>) -> String {
         );
     }
     text += "</table>";
-    for (what, times, before) in times(scenario, old) {
-        if times.is_empty() {
-            continue;
-        }
+    for (whose, (well, failed)) in scenario.figures.shares() {
+        let _infallible = write!(text, "<p>{whose}: {failed} of {} calls failed</p>", well + failed);
+    }
+    let old = old.map_or_else(Vec::new, |old| old.figures.times());
+    for (what, times) in scenario.figures.times() {
+        let before = old.iter().find(|(name, _)| *name == what);
         let _infallible = write!(
             text,
             "<h3>{}</h3><p>{}{}, of {}</p>{}",
             escape(&what),
             shares(times),
-            before
-                .filter(|old| !old.is_empty())
-                .map_or_else(String::new, |old| format!(" ({})", shares(old))),
+            before.map_or_else(String::new, |(_, old)| format!(" ({})", shares(old))),
             times.len(),
             plot::distribution(&what, times),
         );
@@ -143,32 +158,36 @@ fn one(name: &str, scenario: &Scenario, old: Option<&Scenario>) -> String {
     text
 }
 
-/// A distribution's name, its times, and those of before.
-type Named<'a> = (String, &'a [u64], Option<&'a [u64]>);
-/// Takes times out of a scenario's figures.
-type Part = fn(&Scenario) -> &Vec<u64>;
-
-/// All distributions of a scenario by name, with those of before.
-fn times<'a>(scenario: &'a Scenario, old: Option<&'a Scenario>) -> Vec<Named<'a>> {
-    let part = |of: Part| (of(scenario).as_slice(), old.map(|old| of(old).as_slice()));
-    let mut all = Vec::new();
-    let named: [(&str, Part); 6] = [
-        ("leader lost → another leads", |of| &of.figures.led_again),
-        ("leader lost → next acknowledged change", |of| &of.figures.next_write),
-        ("leader lost → a change under way came back", |of| &of.figures.hung_write),
-        ("region lost → its new calls: asked → first byte elsewhere", |of| &of.figures.served_elsewhere),
-        ("sustained regions: asked → first byte", |of| &of.figures.sustained_first_byte),
-        ("last heal → whole again", |of| &of.figures.whole_again),
-    ];
-    for (name, of) in named {
-        let (now, before) = part(of);
-        all.push((name.to_owned(), now, before));
+/// What is said of runs with real processes alone.
+fn processes(of: &Processes) -> String {
+    let mut text = String::new();
+    if of.void > 0 {
+        let _infallible = write!(
+            text,
+            "<p class='bad'>{} void: packets left the link emulator more than 5 ms late at the 99th percentile, so \
+             that they say nothing</p>",
+            of.void
+        );
     }
-    for (region, times) in &scenario.figures.recovered {
-        let before = old.and_then(|old| old.figures.recovered.get(region)).map(Vec::as_slice);
-        all.push((format!("{region} lost → last call that began and was not served"), times, before));
+    text +=
+        "<table><tr><th>links of seed<th>packets<th>dropped<th>late, p50<th>p99<th>p99.9<th>real-time</tr>";
+    for (seed, links) in &of.links {
+        let _infallible = write!(
+            text,
+            "<tr><td>{seed}<td>{}<td>{}<td>{} µs<td>{} µs<td>{} µs<td>{}</tr>",
+            links.packets,
+            links.dropped,
+            links.late_p50_us,
+            links.late_p99_us,
+            links.late_p999_us,
+            if links.real_time { "yes" } else { "no" },
+        );
     }
-    all
+    text += "</table><ul>";
+    for skipped in &of.skipped {
+        let _infallible = write!(text, "<li>skipped: {}", escape(skipped));
+    }
+    text + "</ul>"
 }
 
 /// The usual shares of some times.

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::outcome_name;
+use super::{Run, outcome_name};
 use crate::figures::is_served;
 use crate::history::CallOutcome;
-use crate::play::Outcome;
 
 /// One run as it is drawn. Times are milliseconds since the run began.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -29,10 +28,10 @@ pub struct Timeline {
 impl Timeline {
     /// That of a run.
     #[must_use]
-    pub fn of(outcome: &Outcome) -> Self {
+    pub fn of(run: &Run<'_>) -> Self {
         let ms = |at: base::Mono| at.as_nanos() / 1_000_000;
-        let history = &outcome.evidence.history;
-        let end = crate::schedule::millis(outcome.simulated);
+        let history = &run.evidence.history;
+        let end = crate::schedule::millis(run.took);
         let calls = history.calls.iter().map(|call| {
             // What the budget refused is no failure.
             let spent = call.code.as_deref().is_some_and(|code| code.starts_with("budget_"));
@@ -54,8 +53,8 @@ impl Timeline {
             !is_served(call) && !matches!(call.outcome, CallOutcome::HungUp | CallOutcome::Refused)
         });
         Self {
-            seed: outcome.schedule.seed,
-            badness: 1_000_000 * outcome.violations.len() as u64 + failed.count() as u64,
+            seed: run.seed,
+            badness: 1_000_000 * run.violations.len() as u64 + failed.count() as u64,
             end,
             calls: calls.collect(),
             faults: faults.collect(),
