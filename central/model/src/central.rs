@@ -17,6 +17,8 @@ pub(crate) struct Holder {
     pub(crate) granted: u8,
     pub(crate) spent: u8,
     pub(crate) returned: u8,
+    /// The highest number of its rows.
+    pub(crate) number: u8,
     /// Its last word was applied.
     pub(crate) closed: bool,
 }
@@ -73,8 +75,9 @@ impl Ledger {
     }
 
     /// Merges counters by maximum; those that no lawful edge sends are ignored.
-    pub(crate) fn merge(&mut self, life: Life, spent: u8, returned: u8) {
+    pub(crate) fn merge(&mut self, life: Life, (spent, returned, number): (u8, u8, u8)) {
         let Some(holder) = self.holders.get_mut(&life).filter(|holder| !holder.closed) else { return };
+        holder.number = holder.number.max(number);
         let (spent, returned) = (spent.max(holder.spent), returned.max(holder.returned));
         if spent + returned <= holder.granted {
             (holder.spent, holder.returned) = (spent, returned);

@@ -17,15 +17,20 @@ pub(crate) struct Account {
     pub(crate) returned: u8,
     pub(crate) spent: u8,
     pub(crate) held: u8,
+    /// The number of the row last sent, once the window is known: odd when it asks for nothing, even when it asks. (In the
+    /// product new counters take new numbers, too; here they are repeated until the ledger has them.)
+    pub(crate) number: u8,
+    /// The highest number that central heard.
+    pub(crate) heard: u8,
     durable: Level,
     flying: Option<Level>,
 }
 
 impl Account {
     /// Everything below the ceiling counts as spent.
-    const fn recovered(level: Level) -> Self {
+    fn recovered(level: Level) -> Self {
         let Level { granted, returned, ceiling } = level;
-        Self { granted, returned, spent: ceiling, held: 0, durable: level, flying: None }
+        Self { granted, returned, spent: ceiling, durable: level, ..Self::default() }
     }
 
     pub(crate) const fn used(&self) -> u8 {

@@ -1,7 +1,7 @@
-//! What happens when all is well again: nobody wants credit, sessions stand anew, and what is sent arrives.
+//! What happens when all is well again: nobody wants credit, sessions stand, and what is sent arrives.
 //!
-//! The rules by which an edge speaks here are those of the product, no more: it tells its counters when it knows the
-//! window, and asks what became of an ask that was never answered.
+//! The rules by which an edge speaks here are those of the product, no more: it says what is new, repeats it until central
+//! heard it, and asks what became of an ask that was never answered.
 
 use super::EDGES;
 use super::central::Life;
@@ -47,7 +47,7 @@ fn speak(protocol: Protocol, world: &mut World, at: usize) {
     }
     edge.note(0);
     write_all(world, at);
-    let row: Option<Message> = protocol.row(&world.edges[at], at, false);
+    let row: Option<Message> = protocol.row(&world.ledger, &mut world.edges[at], (at, false));
     let answer = row.and_then(|row| protocol.commit(&mut world.ledger, row, 0));
     if let Some(answer) = answer {
         protocol.deliver(&mut world.edges, answer);

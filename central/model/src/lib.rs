@@ -14,20 +14,20 @@
 //!   its disk may forget.
 //! - When all is well again, all credit comes back but what was spent. The checker's own liveness properties look at one
 //!   path and not at "from every state", so each state is played on by the rules by which an edge speaks when nobody wants
-//!   anything: sessions stand anew, what was sent before is lost, what is sent now arrives. Excepted is the credit of lives
-//!   that no disk remembers: a disk was lost, or a process ended before the journal knew that its life began. It stays
-//!   charged until the window ends.
+//!   anything: sessions stand, what was sent before is lost, what is sent now arrives. Excepted is the credit of lives whose
+//!   disk was lost. It stays charged until the window ends or an operator settles it.
 //!
 //! Two states must be reachable: the whole limit is spent; an edge gave credit back and another spent the whole limit.
 //!
 //! # Bounds
 //!
-//! Two units per life, two messages under way that can still change something, and
+//! Two units per life, a few messages under way that can still change something, and
 //!
-//! | budget | crashes | of which empty a disk | distinct states |
-//! |---|---|---|---|
-//! | 2 units | 1 | 1 | 272,217 |
-//! | 1 unit | 2 | 1 | 238,259 |
+//! | budget | crashes | of which empty a disk | rows of a life, by number | messages | distinct states |
+//! |---|---|---|---|---|---|
+//! | 2 units | 1 | 1 | 1 | 2 | 675,402 |
+//! | 1 unit | 2 | 1 | 1 | 2 | 800,306 |
+//! | 2 units | 0 | 0 | 3 | 3 | 215,096 |
 //!
 //! # What each rule is for
 //!
@@ -42,6 +42,9 @@
 //! | a grant is sent once committed | its entry is lost, and both edges hold the same unit |
 //! | a last word is sent once the end is durable | the life was closed and its credit granted elsewhere, then the journal gives the life to another process |
 //! | an ask that was not answered is repeated | the answer is lost, the edge wants nothing any more, and the unit never comes back |
+//! | rows are numbered, and repeated until central heard the last | the answer to an earlier one arrives, the last one's grant is lost |
+//! | a row that arrives after a later one asks for nothing | what it brings nobody waits for |
+//! | nothing is asked before the journal knows the life | the process ends, and no other can give the unit back |
 //!
 //! # What is not here
 //!

@@ -26,6 +26,12 @@ pub(crate) enum Broken {
     LastWordTooEarly,
     /// An edge that wants nothing any more does not ask what became of its ask.
     SilentWhenIdle,
+    /// Any answer counts as the answer to the last row.
+    AnswersUnnumbered,
+    /// A row that asks does so though a later one asked for nothing.
+    LateAsksCount,
+    /// Credit is asked for before it is durable that the life began.
+    LifeNotNoted,
 }
 
 /// The protocol, whole or broken, and how much of it is visited.
@@ -41,12 +47,14 @@ pub(crate) struct Protocol {
     pub(crate) granted: u8,
     /// Messages that can still change something, at most.
     pub(crate) messages: usize,
+    /// Rows with a number of their own that one life sends, at most.
+    pub(crate) rows: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Message {
-    Report { life: Life, spent: u8, returned: u8, asks: bool },
-    Grants { life: Life, granted: u8 },
+    Report { life: Life, spent: u8, returned: u8, asks: bool, number: u8 },
+    Grants { life: Life, granted: u8, heard: u8 },
     LastWord { life: Life, spent: u8 },
 }
 
@@ -147,26 +155,30 @@ impl World {
             }
         }
         restart(&mut self.edges[edge]);
-        for (life, holder) in self.ledger.holders().filter(|(life, _holder)| life.edge == edge) {
-            if !holder.closed && !self.edges[edge].remembers(life.incarnation) {
-                self.forgotten.insert(life);
-            }
-        }
+    }
+
+    fn lose_disk(&mut self, at: usize) {
+        self.disk_losses += 1;
+        let lost = self.ledger.holders().filter(|(life, holder)| life.edge == at && !holder.closed);
+        self.forgotten.extend(lost.map(|(life, _holder)| life));
+        self.end_process(at, Edge::lose_disk);
     }
 
     /// Forgets messages that change nothing any more, whatever else happens.
-    fn tidy(&mut self, grants_add: bool) {
+    fn tidy(&mut self, grants_add: bool, late_asks: bool) {
         let (ledger, edges) = (&self.ledger, &self.edges);
         self.sent.retain(|message| match *message {
-            Message::Grants { life, granted } => {
+            Message::Grants { life, granted, heard } => {
                 let edge = &edges[life.edge];
-                let known = edge.account().is_some_and(|account| edge.open && granted <= account.granted);
+                let news = |account: &Account| granted > account.granted || heard > account.heard;
+                let known = edge.account().is_some_and(|account| edge.open && !news(account));
                 edge.attached() == Some(life.incarnation) && (grants_add || !known)
             }
             Message::LastWord { life, .. } => !ledger.holder(life).closed,
-            Message::Report { life, spent, returned, .. } => {
+            Message::Report { life, spent, returned, number, .. } => {
                 let holder = ledger.holder(life);
-                let alive = edges[life.edge].attached() == Some(life.incarnation);
+                let newest = late_asks || number >= holder.number;
+                let alive = newest && edges[life.edge].attached() == Some(life.incarnation);
                 let news = spent > holder.spent || returned > holder.returned;
                 !holder.closed && (ledger.may_spend(life) && alive || news)
             }
@@ -187,32 +199,39 @@ impl Protocol {
     }
 
     /// The row that an edge sends now.
-    pub(crate) fn row(self, edge: &Edge, at: usize, asks: bool) -> Option<Message> {
+    pub(crate) fn row(self, ledger: &Ledger, edge: &mut Edge, (at, asks): (usize, bool)) -> Option<Message> {
         let life = Life { edge: at, incarnation: edge.attached()? };
-        let account = edge.account()?;
+        let noted = edge.remembers(life.incarnation) || self.is(Broken::LifeNotNoted);
+        let (open, unanswered) = (edge.open, edge.unanswered);
+        let account = edge.account_mut().filter(|_account| noted)?;
         let returned = match self.is(Broken::ReturnTooEarly) {
             true => account.returned,
             false => account.returned_durably(),
         };
-        let due = asks || edge.open || edge.unanswered;
-        due.then_some(Message::Report { life, spent: account.spent, returned, asks })
+        if open && account.number.is_multiple_of(2) != asks {
+            account.number += 1;
+        }
+        let (spent, number) = (account.spent, account.number);
+        let holder = ledger.holder(life);
+        let unheard = number > account.heard || spent > holder.spent || returned > holder.returned;
+        let due = asks || (open && unheard) || unanswered;
+        edge.unanswered |= asks && !open && !self.is(Broken::SilentWhenIdle);
+        due.then_some(Message::Report { life, spent, returned, asks, number })
     }
 
     fn report(self, world: &mut World, at: usize, asks: bool) {
-        let Some(row) = self.row(&world.edges[at], at, asks) else { return };
-        world.sent.insert(row);
-        let edge = &mut world.edges[at];
-        edge.unanswered |= asks && !edge.open && !self.is(Broken::SilentWhenIdle);
+        world.sent.extend(self.row(&world.ledger, &mut world.edges[at], (at, asks)));
     }
 
     /// Applies an entry; what it answers.
     pub(crate) fn commit(self, ledger: &mut Ledger, message: Message, grant: u8) -> Option<Message> {
         match message {
-            Message::Report { life, spent, returned, .. } => {
-                ledger.merge(life, spent, returned);
+            Message::Report { life, spent, returned, number, .. } => {
+                ledger.merge(life, (spent, returned, number));
                 ledger.grant(life, grant);
-                let told = if self.is(Broken::GrantsSummed) { grant } else { ledger.holder(life).granted };
-                ledger.may_spend(life).then_some(Message::Grants { life, granted: told })
+                let holder = ledger.holder(life);
+                let granted = if self.is(Broken::GrantsSummed) { grant } else { holder.granted };
+                ledger.may_spend(life).then_some(Message::Grants { life, granted, heard: holder.number })
             }
             Message::LastWord { life, spent } => {
                 ledger.close(life, spent);
@@ -224,13 +243,16 @@ impl Protocol {
 
     /// Central's word arrives.
     pub(crate) fn deliver(self, edges: &mut [Edge; EDGES], message: Message) {
-        let Message::Grants { life, granted } = message else { return };
+        let Message::Grants { life, granted, heard } = message else { return };
         let edge = &mut edges[life.edge];
         if edge.attached() != Some(life.incarnation) {
             return;
         }
         (edge.open, edge.unanswered) = (true, false);
         if let Some(account) = edge.account_mut() {
+            account.number = account.number.max(1);
+            let heard = if self.is(Broken::AnswersUnnumbered) { account.number } else { heard };
+            account.heard = account.heard.max(heard);
             let summed = account.granted + granted;
             account.granted =
                 if self.is(Broken::GrantsSummed) { summed } else { account.granted.max(granted) };
@@ -289,10 +311,7 @@ impl Protocol {
             Step::Note { edge, block } => world.edges[edge].note(block),
             Step::Write(at) => world.edges[at].write(),
             Step::Crash { edge, kept } => world.end_process(edge, |edge| edge.crash(kept)),
-            Step::LoseDisk(at) => {
-                world.disk_losses += 1;
-                world.end_process(at, Edge::lose_disk);
-            }
+            Step::LoseDisk(at) => world.lose_disk(at),
             Step::LastWord { life, spent } => drop(world.sent.insert(Message::LastWord { life, spent })),
             Step::Commit { message, grant } => {
                 let answer = self.commit(&mut world.ledger, message, grant);
@@ -326,8 +345,9 @@ impl Model for Protocol {
                     steps.push(Step::Deliver(message));
                     continue;
                 }
-                Message::Report { life, asks: true, .. } if world.ledger.may_spend(life) => {
-                    world.ledger.pool(self.limit)
+                Message::Report { life, asks: true, number, .. } if world.ledger.may_spend(life) => {
+                    let late = number < world.ledger.holder(life).number && !self.is(Broken::LateAsksCount);
+                    if late { 0 } else { world.ledger.pool(self.limit) }
                 }
                 Message::Report { .. } | Message::LastWord { .. } => 0,
             };
@@ -341,13 +361,14 @@ impl Model for Protocol {
     fn next_state(&self, last: &World, step: Step) -> Option<World> {
         let mut next = last.clone();
         self.take(&mut next, step);
-        next.tidy(self.is(Broken::GrantsSummed));
+        next.tidy(self.is(Broken::GrantsSummed), self.is(Broken::LateAsksCount));
         (next != *last).then_some(next)
     }
 
     fn within_boundary(&self, world: &World) -> bool {
         world.sent.len() <= self.messages
             && world.ledger.holders().all(|(_life, holder)| holder.granted <= self.granted)
+            && world.edges.iter().all(|edge| edge.account().is_none_or(|account| account.number <= self.rows))
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -112,6 +112,7 @@ mod tests {
             returned: Amount(0),
             want: Amount(0),
             waiting: Amount(0),
+            number: 0,
         };
         Report { era: Era(0), incarnation: Incarnation(incarnation), rows: rows.iter().map(row).collect() }
     }

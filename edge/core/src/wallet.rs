@@ -51,6 +51,8 @@ pub struct Wallet {
     current: Option<Incarnation>,
     /// The current one was taken up from the journal: part of what counts as spent may never have been.
     adopted: bool,
+    /// That the current one began is durable, so that credit which comes now is never forgotten with its life.
+    noted: bool,
     /// The highest incarnation known.
     last: Option<Incarnation>,
     /// Whether a session with central stands.

@@ -89,6 +89,7 @@ fn to_central() -> Vec<ToCentral> {
         returned: Amount(2),
         want: Amount(100),
         waiting: Amount(5),
+        number: 9,
     };
     let hello = Hello {
         level: 1,
@@ -127,7 +128,7 @@ fn to_edge() -> Vec<ToEdge> {
         budget: BudgetId(7),
         window: WindowId(0),
         granted: Amount(50),
-        heard_spent: Amount(12),
+        heard: 8,
         heard_returned: Amount(3),
         state: WindowState::Open,
         keep: Some(Amount(1)),

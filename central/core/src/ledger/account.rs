@@ -42,6 +42,8 @@ pub(super) struct Holder {
     pub(super) heard: WallMs,
     /// What it was last told to keep.
     pub(super) keep: Option<Amount>,
+    /// The highest number of its rows.
+    pub(super) number: u64,
 }
 
 impl Holder {

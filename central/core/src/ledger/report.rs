@@ -61,7 +61,9 @@ impl Ledger {
             if let Some(open) = open
                 && (row.window == open || (asks && !named.contains(&(row.budget, open))))
             {
-                book.claim(open, &holding, row, self.now);
+                // Numbers are those of the window that the row names.
+                let number = if row.window == open { row.number } else { 0 };
+                book.claim(open, &holding, &UsageRow { number, ..*row }, self.now);
                 rows.insert((row.budget, open));
             }
             asked.insert(row.budget);
@@ -89,12 +91,19 @@ impl Book {
     fn merge(&mut self, holding: &Holding, row: &UsageRow) -> bool {
         let Some(account) = self.accounts.get_mut(&row.window) else { return false };
         account.merge(holding, row.spent, row.returned);
-        account.holders.contains_key(holding)
+        let Some(holder) = account.holders.get_mut(holding) else { return false };
+        holder.number = holder.number.max(row.number);
+        true
     }
 
+    /// Notes what a holder wants, unless a later row said otherwise.
     fn claim(&mut self, window: WindowId, holding: &Holding, row: &UsageRow, now: WallMs) {
         let account = self.accounts.entry(window).or_default();
         let holder = account.holders.entry(holding.clone()).or_default();
+        if row.number < holder.number {
+            return;
+        }
+        holder.number = row.number;
         (holder.want, holder.waiting, holder.heard) = (row.want, row.waiting, now);
         if row.waiting > Amount::ZERO {
             holder.piece = row.waiting;
@@ -169,7 +178,7 @@ impl Book {
             budget,
             window,
             granted: holder.granted,
-            heard_spent: holder.spent,
+            heard: holder.number,
             heard_returned: holder.returned,
             state,
             keep: holder.keep,

@@ -24,6 +24,16 @@ fn credit_is_granted_once_however_often_the_ask_is_repeated() {
 }
 
 #[test]
+fn a_row_that_arrives_after_a_later_one_wants_nothing() {
+    let mut ledger = ledger_with(1_000, Window::Total);
+    ask(&mut ledger, "a", NOON, row(0, 0, 10));
+    let quiet = ask(&mut ledger, "a", NOON, UsageRow { number: 2, ..row(0, 10, 0) });
+    assert_eq!((quiet.granted, quiet.heard), (Amount(10), 2));
+    let late = ask(&mut ledger, "a", NOON, UsageRow { number: 1, waiting: Amount(30), ..row(0, 0, 30) });
+    assert_eq!((late.granted, late.heard), (Amount(10), 2));
+}
+
+#[test]
 fn grants_never_exceed_the_limit_and_returned_credit_is_granted_again() {
     let mut ledger = ledger_with(100, Window::Total);
     ask(&mut ledger, "a", NOON, UsageRow { waiting: Amount(90), ..row(0, 0, 90) });
@@ -196,6 +206,7 @@ fn row_of(spent: u64, returned: u64, want: u64) -> UsageRow {
         returned: Amount(returned),
         want: Amount(want),
         waiting: Amount::ZERO,
+        number: 0,
     }
 }
 

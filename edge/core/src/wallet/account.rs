@@ -20,8 +20,10 @@ pub(super) struct Account {
     pub(super) settled: bool,
     /// The row last sent, and when.
     pub(super) told: Option<(UsageRow, Mono)>,
-    /// Spent and returned as central has heard.
-    pub(super) heard: (Amount, Amount),
+    /// The number of the row last sent, and the highest that central has heard.
+    numbers: (u64, u64),
+    /// Returned as central has heard.
+    heard_returned: Amount,
     /// A waiting call was told of, and central has not answered since.
     pub(super) asking: bool,
 }
@@ -47,7 +49,8 @@ impl Account {
             keep: None,
             settled: false,
             told: None,
-            heard: (Amount::ZERO, Amount::ZERO),
+            numbers: (0, 0),
+            heard_returned: Amount::ZERO,
             asking: false,
         }
     }
@@ -73,12 +76,29 @@ impl Account {
 
     /// Given back by decision, and not yet known to central.
     pub(super) const fn returning(&self) -> Amount {
-        self.returned.saturating_sub(self.heard.1)
+        self.returned.saturating_sub(self.heard_returned)
     }
 
-    /// Whether central has heard everything that it was told.
+    /// Gives a row its number: that of the row last sent when it says the same, else the next.
+    pub(super) fn number(&mut self, row: UsageRow) -> UsageRow {
+        let (sent, _heard) = &mut self.numbers;
+        let same = UsageRow { number: *sent, ..row };
+        if self.told.is_none_or(|(told, _at)| told != same) {
+            *sent = sent.saturating_add(1);
+        }
+        UsageRow { number: *sent, ..row }
+    }
+
+    /// Central has heard this row, and knows of so much that was given back.
+    pub(super) fn heard(&mut self, number: u64, returned: Amount) {
+        self.numbers.1 = self.numbers.1.max(number);
+        self.heard_returned = self.heard_returned.max(returned);
+    }
+
+    /// Whether central has heard the row last sent, so that no credit can be on its way that nobody here waits for.
     pub(super) fn is_heard(&self) -> bool {
-        self.told.is_none_or(|(row, _at)| row.spent <= self.heard.0 && row.returned <= self.heard.1)
+        let (sent, heard) = self.numbers;
+        heard >= sent
     }
 
     /// Given back, durably.

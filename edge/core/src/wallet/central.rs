@@ -36,7 +36,7 @@ impl Wallet {
             return false;
         }
         let Some(life) = self.former.remove(&last) else { return false };
-        (self.current, self.adopted) = (Some(last), true);
+        (self.current, self.adopted, self.noted) = (Some(last), true, true);
         for ((budget, window), account) in life.accounts {
             self.lines.entry(budget).or_default().adopt(window, account);
         }
@@ -56,7 +56,8 @@ impl Wallet {
         self.end_current();
         (self.current, self.adopted) = (Some(incarnation), false);
         self.last = self.last.max(Some(incarnation));
-        if base::mutant!(NewLifeNotNoted) {
+        self.noted = base::mutant!(NewLifeNotNoted);
+        if self.noted {
             return;
         }
         self.outbox.push(Record::Began(incarnation));
@@ -130,10 +131,11 @@ impl Wallet {
         }
     }
 
-    /// Rows to report now; empty when there is nothing to say.
+    /// Rows to report now; `None` when there is nothing to say, or the journal does not know yet that the incarnation
+    /// began: credit that came before a crash then would stay charged, and nobody could give it back.
     pub fn report(&mut self, now: Mono) -> Option<Report> {
         self.urgent = false;
-        let incarnation = self.current?;
+        let incarnation = self.current.filter(|_current| self.noted)?;
         let mut rows = Vec::new();
         for (budget, line) in &mut self.lines {
             line.rows(*budget, (now, self.latency.mean), &mut rows);
@@ -194,6 +196,9 @@ impl Wallet {
             Record::Began(incarnation) => {
                 for life in self.former.range_mut(..*incarnation).map(|(_earlier, life)| life) {
                     life.over = true;
+                }
+                if self.current == Some(*incarnation) {
+                    (self.noted, self.urgent) = (true, true);
                 }
             }
             Record::Over(incarnation) => {

@@ -302,8 +302,7 @@ impl Line {
         if let Some(account) = self.account(row.window) {
             account.grant(row.granted);
             account.keep = row.keep;
-            let (spent, returned) = account.heard;
-            account.heard = (spent.max(row.heard_spent), returned.max(row.heard_returned));
+            account.heard(row.heard, row.heard_returned);
             account.asking = false;
         }
         let is_open = self.open.as_ref().is_some_and(|(window, _account)| *window == row.window);
@@ -437,11 +436,12 @@ impl Line {
 
 fn row(budget: BudgetId, window: WindowId, account: &Account, want: Amount, waiting: Amount) -> UsageRow {
     let (spent, returned) = (account.spent(), account.returned_durably());
-    UsageRow { budget, window, spent, returned, want, waiting }
+    UsageRow { budget, window, spent, returned, want, waiting, number: 0 }
 }
 
 /// The row, when it differs from what was told, is to be repeated, or was told and not heard in time.
 fn due(account: &mut Account, row: UsageRow, now: Mono, repeat: Option<Duration>) -> Option<UsageRow> {
+    let row = account.number(row);
     let (told, since) = match account.told {
         Some((told, at)) => (told == row, now.since(at)),
         None => (false, Duration::ZERO),

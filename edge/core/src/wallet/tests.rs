@@ -136,6 +136,44 @@ fn an_ask_that_nobody_answered_is_told_again_though_nobody_wants_credit_any_more
 }
 
 #[test]
+fn an_ask_is_told_until_central_heard_it_though_it_answered_an_earlier_one() {
+    let mut wallet = wallet();
+    grant(&mut wallet, ONE, 10);
+    let first = wallet.report(START).unwrap().rows[0];
+    let Decision::Wait { id, .. } = wallet.ask(&[(ONE, Amount(50))], START) else { panic!("it waits") };
+    let asked = wallet.report(START).unwrap().rows[0];
+    assert!(asked.number > first.number && asked.waiting == Amount(40));
+    // Central grants, and its answer is lost; the one to the first row is late, and the call gives up.
+    wallet.granted(&grants(GrantRow { heard: first.number, ..row(ONE, 10) }), START);
+    assert!(wallet.give_up(id).is_some());
+    let mut now = START + Duration::from_secs(3);
+    wallet.tick(now);
+    flush(&mut wallet);
+    let last = wallet.report(now).unwrap().rows[0];
+    assert!(last.number > asked.number && last.waiting == Amount::ZERO);
+    for _second in 0..3 {
+        now = now + Duration::from_secs(1);
+        assert_eq!(wallet.report(now).map(|report| report.rows), Some(vec![last]), "nobody answered");
+    }
+    wallet.granted(&grants(GrantRow { heard: last.number, heard_returned: Amount(10), ..row(ONE, 50) }), now);
+    wallet.tick(now);
+    flush(&mut wallet);
+    assert_eq!(wallet.report(now).unwrap().rows[0].returned, Amount(50), "what was stranded goes back");
+}
+
+#[test]
+fn nothing_is_told_before_the_journal_knows_that_the_incarnation_began() {
+    let mut wallet = Wallet::new(Recovered::default());
+    wallet.install(&budgets());
+    wallet.welcome(&Welcome { level: 1, era: Era(0), incarnation: FIRST });
+    assert!(matches!(wallet.ask(&[(ONE, Amount(5))], START), Decision::Wait { .. }));
+    assert_eq!(wallet.report(START), None);
+    flush(&mut wallet);
+    assert!(wallet.is_urgent());
+    assert_eq!(wallet.report(START).unwrap().rows[0].waiting, Amount(5));
+}
+
+#[test]
 fn a_soft_budget_pays_without_credit_and_counts_it_beside() {
     let mut wallet = wallet();
     wallet.install(&soft(Amount(10)));
@@ -273,7 +311,7 @@ fn row(budget: BudgetId, granted: u64) -> GrantRow {
         budget,
         window: WindowId(0),
         granted: Amount(granted),
-        heard_spent: Amount::ZERO,
+        heard: 0,
         heard_returned: Amount::ZERO,
         state: WindowState::Open,
         keep: None,

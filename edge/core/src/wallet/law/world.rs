@@ -1,5 +1,7 @@
 //! The checker's world: one ledger, some edges, a bad network, and dice.
 
+mod quiet;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -497,6 +499,7 @@ impl World {
                 returned: granted.saturating_sub(spent),
                 want: Amount::ZERO,
                 waiting: Amount::ZERO,
+                number: u64::MAX,
             };
             let report = Report { era: Era(0), incarnation: *incarnation, rows: vec![row] };
             let reports = [(self.nodes[at].name.clone(), report)];
@@ -515,65 +518,6 @@ impl World {
                     if account.granted() > committed.unwrap_or_default() {
                         return Err(format!("{account:?} has more than was committed: {committed:?}"));
                     }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// All faults end. Everything must settle: no hold left, unused credit back, every durable receipt billed.
-    fn quiesce(mut self) -> Result<(), String> {
-        self.lossless = true;
-        self.net.clear();
-        for at in 0..self.nodes.len() {
-            if self.nodes[at].retired {
-                self.nodes[at].crash(0);
-            }
-            self.start(at);
-            self.nodes[at].welcomed = false;
-        }
-        self.rounds(40)?;
-        for node in &mut self.nodes {
-            node.wallet.as_mut().unwrap().retire();
-        }
-        self.rounds(10)?;
-        self.check_quiet()
-    }
-
-    fn rounds(&mut self, count: usize) -> Result<(), String> {
-        for _round in 0..count {
-            for at in 0..self.nodes.len() {
-                while !self.nodes[at].held.is_empty() {
-                    self.settle(at);
-                }
-                self.tick(at);
-                self.nodes[at].sync_journal(usize::MAX);
-                self.nodes[at].sync_spool();
-                self.report(at)?;
-                self.decided(at);
-                self.nodes[at].give_up_all();
-                self.decided(at);
-            }
-            while !self.net.is_empty() {
-                self.deliver()?;
-                self.auditor.check_rows(&self.ledger.check())?;
-                self.check_committed()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_quiet(&self) -> Result<(), String> {
-        for row in self.ledger.check() {
-            let settling = row.settling > Amount::ZERO && !self.wiped;
-            if row.outstanding > Amount::ZERO || settling {
-                return Err(format!("not all came back: {row:?} {:?}", self.nodes));
-            }
-        }
-        for node in &self.nodes {
-            for receipt in node.spool.values().flatten() {
-                if !self.auditor.is_billed(receipt.request) {
-                    return Err(format!("{} of {} was never billed", receipt.request, node.name));
                 }
             }
         }
