@@ -7,6 +7,7 @@
 pub mod api;
 mod catalog;
 mod changing;
+mod credit;
 mod members;
 mod reads;
 mod refused;
@@ -78,6 +79,10 @@ fn routes(door: Arc<Door>) -> Router {
         .route("/v1/epochs", get(reads::epochs))
         .route("/v1/ledger", get(reads::ledger))
         .route("/v1/leases", get(reads::leases))
+        .route("/v1/budgets", get(reads::budgets))
+        .route("/v1/budgets/{name}/corrections", post(credit::correct))
+        .route("/v1/edges/{name}/lost", post(credit::lost))
+        .route("/v1/decisions", get(credit::decisions))
         .route("/v1/usage", get(usage::totals))
         .route("/v1/receipts", get(usage::receipts))
         .route("/v1/plan", post(catalog::plan))

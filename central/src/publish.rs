@@ -115,6 +115,7 @@ impl Publisher {
                 return Some(stamp);
             }
             Effect::CredentialsChanged => self.relay.refresh(),
+            Effect::Lost { edge, boot } => self.sessions.unseat(&edge, boot),
             Effect::LevelRaised(level) => {
                 tracing::info!(level, "the mesh uses a new level");
                 self.level.send_replace(level);

@@ -110,6 +110,13 @@ impl Sessions {
         }
     }
 
+    /// Ends the session of a process whose life is lost: it registers anew, and gets another.
+    pub(crate) fn unseat(&self, edge: &Name, boot: u64) {
+        if let Some(last) = encoded(&unavailable("an operator said that this edge is lost; attach again")) {
+            self.shared.table.lock().end(edge, boot, last);
+        }
+    }
+
     /// Hands a message to an edge, if it is attached here.
     pub(crate) fn send(&self, edge: &Name, message: &ToEdge) {
         if self.shared.table.lock().is_live(edge)

@@ -232,7 +232,22 @@ fn budgets(catalog: &Arc<Catalog>, rows: &[LedgerRow]) -> Vec<api::BudgetRow> {
 }
 
 fn budget_row(budget: &Budget, row: Option<&LedgerRow>) -> api::BudgetRow {
-    let scope = match &budget.scope {
+    api::BudgetRow {
+        name: budget.name.clone(),
+        scope: scope(&budget.scope),
+        unit: budget.unit,
+        window: budget.window,
+        limit: budget.limit,
+        spent: row.map(|row| row.spent).unwrap_or_default(),
+        held: row.map(|row| row.outstanding.saturating_add(row.orphaned)).unwrap_or_default(),
+        // A window that nobody asked for yet has all of its limit.
+        left: row.map_or(budget.limit, |row| row.left),
+    }
+}
+
+/// Whose calls a budget pays for, in words.
+pub(crate) fn scope(scope: &Scope) -> String {
+    match scope {
         Scope::Tenant(tenant) => format!("tenant {tenant}"),
         Scope::App(tenant, app) => format!("app {tenant}/{app}"),
         Scope::Key(key) => format!("key {key}"),
@@ -240,21 +255,6 @@ fn budget_row(budget: &Budget, row: Option<&LedgerRow>) -> api::BudgetRow {
         Scope::Model(Some(tenant), model) => format!("model {model} of tenant {tenant}"),
         Scope::Model(None, model) => format!("model {model}"),
         Scope::Provider(provider) => format!("provider {provider}"),
-    };
-    let spent = row.map(|row| {
-        let settled = row.receipts.saturating_add(row.crash).saturating_add(row.overrun);
-        settled.saturating_add(row.settling)
-    });
-    api::BudgetRow {
-        name: budget.name.clone(),
-        scope,
-        unit: budget.unit,
-        window: budget.window,
-        limit: budget.limit,
-        spent: spent.unwrap_or_default(),
-        held: row.map(|row| row.outstanding.saturating_add(row.orphaned)).unwrap_or_default(),
-        // A window that nobody asked for yet has all of its limit.
-        left: row.map_or(budget.limit, |row| row.left),
     }
 }
 

@@ -9,6 +9,8 @@ use wire::catalog::Change;
 use wire::control::Welcome;
 use wire::ledger::{Charge, Grants, Receipt};
 
+use crate::ledger::{Decided, Undecided};
+
 /// The outcome of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
@@ -35,6 +37,8 @@ pub enum Reply {
     Unchanged(Epoch),
     /// Nothing was changed.
     Refused(Refusal),
+    /// An operator's decision, made now or before.
+    Decided(Decided),
 }
 
 /// Why a command changed nothing.
@@ -72,6 +76,9 @@ pub enum Refusal {
     /// A batch may not hold a batch.
     #[error("a batch may not hold a batch")]
     Nested,
+    /// A decision about credit fits nothing.
+    #[error(transparent)]
+    Undecided(Undecided),
 }
 
 /// What nodes must do because of an entry.
@@ -137,4 +144,11 @@ pub enum Effect {
     CredentialsChanged,
     /// Entries and messages of a new level may follow; a build that does not know it must stop.
     LevelRaised(u16),
+    /// An operator said that a life of an edge is lost, whose process may yet be there: it must register anew.
+    Lost {
+        /// Which edge.
+        edge: Name,
+        /// Which process of it.
+        boot: u64,
+    },
 }

@@ -9,6 +9,8 @@ use wire::catalog::Change;
 use wire::control::{Hello, NodeAddr};
 use wire::ledger::{FinalReport, ReceiptBatch, Report};
 
+use crate::ledger::Decision;
+
 /// A command as the log holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -76,6 +78,8 @@ pub enum Command {
     SetMembers(BTreeMap<NodeId, NodeAddr>),
     /// Members that were seen to hold a log. One of them without a log lost its disk, and must not come back as itself.
     Joined(BTreeSet<NodeId>),
+    /// An operator decides about credit: an edge is lost, an account is corrected.
+    Decide(Decision),
 }
 
 /// Who registers.

@@ -4,16 +4,18 @@
 //! and what an incarnation that ended owes. The law, per budget and window, at every entry:
 //!
 //! ```text
-//! ΣG − ΣR + overrun ≤ limit when anything is granted            (a lowered limit stops grants until it fits)
-//! ΣG − ΣR = Σ receipts + crash charges + held or available at edges   (exactly; `Ledger::check` shows it)
+//! ΣG − ΣR + overrun + corrections ≤ limit when anything is granted    (a lowered limit stops grants until it fits)
+//! ΣG − ΣR = Σ receipts + crash charges + held or available at edges + written off   (exactly; `Ledger::check` shows it)
 //! ```
 //!
 //! Credit leaves a budget when its grant is applied and comes back only by the word of the incarnation that holds it.
-//! Nothing here expires: an edge that never answers keeps its credit charged until the window ends. Counters are
+//! Nothing here expires: an edge that never answers keeps its credit charged until the window ends, or an operator
+//! decides otherwise. Counters are
 //! cumulative and merged by maximum, so that loss, duplication and reordering do no harm. No clock is read; the time of
 //! an entry chooses windows only, and the ledger's time never goes back.
 
 mod account;
+mod decisions;
 mod edges;
 mod leases;
 mod report;
@@ -21,7 +23,7 @@ mod roll;
 mod rows;
 mod share;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use base::{BudgetId, Era, Incarnation, Name, WallMs, WindowId};
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,7 @@ use wire::ledger::{Charge, FinalReport, Receipt, ReceiptBatch};
 
 use crate::LogMs;
 use account::{Account, Holding};
+pub use decisions::{Decided, DecidedRow, Decision, Undecided, Verdict};
 use edges::Edge;
 pub use leases::LeaseRow;
 pub use rows::LedgerRow;
@@ -52,6 +55,8 @@ pub struct Ledger {
     swept: u64,
     books: BTreeMap<BudgetId, Book>,
     edges: BTreeMap<Name, Edge>,
+    /// What operators decided, the latest last.
+    decided: VecDeque<Decided>,
 }
 
 /// One budget.
@@ -189,9 +194,9 @@ impl Ledger {
         for (id, book) in &mut self.books {
             for (window, account) in &mut book.accounts {
                 let said = spent.get(&(*id, *window)).copied().unwrap_or_default();
-                let amount = account.close(&holding, said);
-                if amount > base::Amount::ZERO {
-                    crash.push(Charge { budget: *id, window: *window, amount, overrun: base::Amount::ZERO });
+                let (amount, overrun) = account.close(&holding, said);
+                if amount > base::Amount::ZERO || overrun > base::Amount::ZERO {
+                    crash.push(Charge { budget: *id, window: *window, amount, overrun });
                 }
             }
         }

@@ -84,6 +84,7 @@ impl State {
             Command::RaiseLevel { to } => self.raise_level(*to, effects),
             Command::SetMembers(members) => self.set_members(now, members, effects),
             Command::Joined(members) => self.joined(members),
+            Command::Decide(decision) => self.decide(now, decision, effects),
         }
     }
 

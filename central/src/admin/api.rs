@@ -1,7 +1,11 @@
 //! The admin API's messages, as JSON. Clients use these types too. Fields are added, never changed or taken away.
 
+mod credit;
 mod usage;
 
+pub use credit::{
+    Action, BudgetAccount, BudgetHolder, Budgets, Correction, Decided, DecidedRow, Decisions, Lost,
+};
 pub use usage::{ChargeRow, ReceiptRow, Receipts, UsageGroup, UsageReport, UsageRow};
 
 use std::net::SocketAddr;
@@ -139,8 +143,14 @@ pub struct LedgerRow {
     pub outstanding: Amount,
     /// Of it, at edges' incarnations that ended without a last word.
     pub orphaned: Amount,
-    /// What calls cost beyond their holds.
+    /// What lost lives of edges may have spent; counts as spent.
+    #[serde(default)]
+    pub written_off: Amount,
+    /// What calls cost beyond their holds, and what refunded edges spent all the same.
     pub overrun: Amount,
+    /// What operators charged, less what they credited.
+    #[serde(default)]
+    pub corrected: i128,
     /// What may still be granted.
     pub left: Amount,
     /// Whether granted less returned equals the sum of the rest.
@@ -169,6 +179,12 @@ pub struct LeaseRow {
     pub incarnation: Incarnation,
     /// Whether that life may still get credit; one that may not keeps what it holds charged until the window ends.
     pub lives: bool,
+    /// Whether an operator said that it is lost: what is unspent counts as spent.
+    #[serde(default)]
+    pub lost: bool,
+    /// What came back by an operator's word; part of `returned`.
+    #[serde(default)]
+    pub refunded: Amount,
     /// Everything granted to it.
     pub granted: Amount,
     /// What it said it spent.

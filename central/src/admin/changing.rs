@@ -101,7 +101,7 @@ impl Door {
                 let epoch = self.consensus.read(central_core::State::epoch);
                 Ok(api::Changed { epoch, changed: true, text })
             }
-            Reply::Batch(_) | Reply::Superseded | Reply::Registered(_) => {
+            Reply::Batch(_) | Reply::Superseded | Reply::Registered(_) | Reply::Decided(_) => {
                 Err(Refused::internal("the log answered another question"))
             }
         }

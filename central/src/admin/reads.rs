@@ -1,12 +1,18 @@
 //! What operators may look at.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
+use base::{Amount, WindowId};
 use central_core::ledger::{LeaseRow, LedgerRow};
 use central_core::{State as Replicated, files};
 
+use wire::catalog::Budget;
+
 use super::{Answer, Shared, api};
+use crate::status;
 
 pub(super) async fn status(State(door): Shared) -> Json<api::Status> {
     Json(door.overview.status().await)
@@ -60,9 +66,67 @@ fn ledger_row(row: LedgerRow) -> api::LedgerRow {
         settling: row.settling,
         outstanding: row.outstanding,
         orphaned: row.orphaned,
+        written_off: row.written_off,
         overrun: row.overrun,
+        corrected: row.corrected,
         left: row.left,
         balanced: row.balanced,
+    }
+}
+
+pub(super) async fn budgets(State(door): Shared) -> Answer<api::Budgets> {
+    door.consensus.read_index().await?;
+    let budgets = door.consensus.read(|state| {
+        let ledger = state.ledger();
+        let open: BTreeMap<_, _> =
+            ledger.check().into_iter().filter(|row| row.open).map(|row| (row.budget, row)).collect();
+        let mut holders: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for lease in ledger.leases().filter(|lease| lease.granted > lease.returned) {
+            holders.entry((lease.budget, lease.window)).or_default().push(holder(lease));
+        }
+        let account = |budget: &Budget| {
+            let row = open.get(&budget.id);
+            let since = row.map_or_else(|| budget.window_at(ledger.now()), |row| row.window);
+            account(budget, since, row, holders.remove(&(budget.id, since)).unwrap_or_default())
+        };
+        state.catalog().budgets.values().map(account).collect()
+    });
+    Ok(Json(api::Budgets { budgets }))
+}
+
+fn account(
+    budget: &Budget,
+    since: WindowId,
+    row: Option<&LedgerRow>,
+    holders: Vec<api::BudgetHolder>,
+) -> api::BudgetAccount {
+    let of = |part: fn(&LedgerRow) -> Amount| row.map(part).unwrap_or_default();
+    api::BudgetAccount {
+        budget: budget.name.clone(),
+        scope: status::scope(&budget.scope),
+        unit: budget.unit,
+        window: budget.window,
+        since,
+        until: budget.window_end(since),
+        limit: budget.limit,
+        spent: of(|row| row.spent),
+        held: of(|row| row.outstanding.saturating_add(row.orphaned)),
+        // A window that nobody asked for yet has all of its limit.
+        remaining: row.map_or(budget.limit, |row| row.left),
+        debt: of(|row| row.overrun),
+        written_off: of(|row| row.written_off),
+        corrected: row.map(|row| row.corrected).unwrap_or_default(),
+        holders,
+    }
+}
+
+fn holder(lease: LeaseRow) -> api::BudgetHolder {
+    api::BudgetHolder {
+        edge: lease.edge,
+        life: lease.incarnation,
+        granted: lease.granted.saturating_sub(lease.returned),
+        held: if lease.lost { Amount::ZERO } else { lease.unspent },
+        lives: lease.lives,
     }
 }
 
@@ -80,6 +144,8 @@ fn lease_row(row: LeaseRow) -> api::LeaseRow {
         edge: row.edge,
         incarnation: row.incarnation,
         lives: row.lives,
+        lost: row.lost,
+        refunded: row.refunded,
         granted: row.granted,
         spent: row.spent,
         returned: row.returned,

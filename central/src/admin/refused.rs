@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use central_core::Refusal;
+use central_core::ledger::Undecided;
 use http::StatusCode;
 use settings::Fault;
 use usage_store::StoreError;
@@ -123,6 +124,12 @@ impl From<Refusal> for Refused {
             Refusal::Invalid(_) => Self::invalid(refusal.to_string(), Vec::new()),
             Refusal::NoSuchEpoch { .. } => Self::not_found(refusal.to_string()),
             Refusal::Level { .. } => Self::invalid(refusal.to_string(), Vec::new()),
+            Refusal::Undecided(Undecided::NoEdge(_) | Undecided::NoBudget(_) | Undecided::NoWindow) => {
+                Self::not_found(refusal.to_string())
+            }
+            Refusal::Undecided(Undecided::Rolling | Undecided::TooMuch(_)) => {
+                Self::conflict(refusal.to_string())
+            }
             Refusal::Nested => Self::internal(refusal.to_string()),
         }
     }

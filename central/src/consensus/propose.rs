@@ -239,7 +239,8 @@ const fn is_idempotent(command: &Command) -> bool {
         | Command::Bye { .. }
         | Command::RaiseLevel { .. }
         | Command::SetMembers(_)
-        | Command::Joined(_) => true,
+        | Command::Joined(_)
+        | Command::Decide(_) => true,
         // The second of two equal changes is a conflict, the second of two rollbacks another epoch.
         Command::Batch(_) | Command::ChangeCatalog(_) | Command::Rollback { .. } => false,
     }

@@ -84,6 +84,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Ledger,
     },
+    /// Show each budget: limit, spent, held at edges, remaining, debt, when its window ends
+    Budgets(Budgets),
     /// Show which edge holds how much credit of which budget
     Leases(Leases),
     /// Show what was used: by tenant, application, key and model since the mesh began, or as asked for
@@ -123,9 +125,78 @@ pub(crate) struct Reach {
     pub(crate) credentials: Option<PathBuf>,
 }
 
+/// Which budgets.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Budgets {
+    #[command(subcommand)]
+    pub(crate) command: Option<BudgetsCommand>,
+    /// Only this one
+    #[arg(long)]
+    pub(crate) budget: Option<Name>,
+    #[command(flatten)]
+    pub(crate) report: Report,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BudgetsCommand {
+    /// Charge or credit a budget beside its receipts, as after a look at a provider's bill
+    Correct(Correct),
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).args(["charge", "credit"]))]
+pub(crate) struct Correct {
+    /// The budget
+    pub(crate) budget: Name,
+    /// So much more was spent: dollars, tokens or calls
+    #[arg(long, value_name = "AMOUNT")]
+    pub(crate) charge: Option<String>,
+    /// So much less was spent
+    #[arg(long, value_name = "AMOUNT")]
+    pub(crate) credit: Option<String>,
+    /// The window, by its start; the open one unless said
+    #[arg(long, value_name = "START")]
+    pub(crate) window: Option<String>,
+    /// Why; kept with the decision
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// A number of yours for this decision: asked again under it, it is made once
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LeasesCommand {
+    /// Say that an edge never comes back: what it holds counts as spent, or is granted again with --refund
+    Lost {
+        /// The edge
+        edge: Name,
+        /// Grant again what it did not tell as spent; if it spent it all the same, that is a debt
+        #[arg(long)]
+        refund: bool,
+        /// Only this life of it, as `portolan leases` shows
+        #[arg(long)]
+        life: Option<u32>,
+        /// Why; kept with the decision
+        #[arg(long)]
+        reason: String,
+        /// A number of yours for this decision: asked again under it, it is made once
+        #[arg(long)]
+        id: Option<String>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
 /// Which leases.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Leases {
+    #[command(subcommand)]
+    pub(crate) command: Option<LeasesCommand>,
     /// Only of this budget
     #[arg(long)]
     pub(crate) budget: Option<String>,
@@ -253,6 +324,8 @@ pub(crate) enum Keys {
 pub(crate) enum Ledger {
     /// Check that every budget's grants, returns and receipts balance
     Check(Report),
+    /// List what operators decided about credit: who, when, why, how much
+    Decisions(Report),
 }
 
 #[derive(Debug, Subcommand)]

@@ -50,6 +50,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Rollback { epoch, reach } => operator::rollback(epoch, &reach),
         Command::Keys { command } => operator::keys(&command),
         Command::Ledger { command } => operator::ledger(&command),
+        Command::Budgets(asked) => operator::budgets(&asked),
         Command::Leases(asked) => operator::leases(&asked),
         Command::Usage(asked) => operator::usage(&asked),
         Command::Receipts(asked) => operator::receipts(&asked),

@@ -1,6 +1,8 @@
 //! The operator's commands: each a client of central's admin API.
 
+mod budgets;
 pub(crate) mod catalog;
+mod decisions;
 mod leases;
 mod ledger;
 mod members;
@@ -58,12 +60,30 @@ pub(crate) fn keys(command: &Keys) -> Outcome {
 }
 
 pub(crate) fn ledger(command: &Ledger) -> Outcome {
-    let Ledger::Check(report) = command;
-    with(&report.reach, |admin| async move { ledger::check(&admin, report.json).await })
+    match command {
+        Ledger::Check(report) => {
+            with(&report.reach, |admin| async move { ledger::check(&admin, report.json).await })
+        }
+        Ledger::Decisions(report) => {
+            with(&report.reach, |admin| async move { decisions::list(&admin, report.json).await })
+        }
+    }
 }
 
 pub(crate) fn leases(asked: &args::Leases) -> Outcome {
+    if let Some(args::LeasesCommand::Lost { edge, refund, life, reason, id, reach }) = &asked.command {
+        let lost = decisions::asked(reason, *refund, *life, id.clone());
+        return with(reach, |admin| async move { decisions::lost(&admin, edge, &lost).await });
+    }
     with(&asked.report.reach, |admin| async move { leases::leases(&admin, asked).await })
+}
+
+pub(crate) fn budgets(asked: &args::Budgets) -> Outcome {
+    if let Some(args::BudgetsCommand::Correct(correct)) = &asked.command {
+        return with(&correct.reach, |admin| async move { budgets::correct(&admin, correct).await });
+    }
+    let (only, report) = (asked.budget.as_ref(), &asked.report);
+    with(&report.reach, |admin| async move { budgets::show(&admin, only, report.json).await })
 }
 
 pub(crate) fn usage(asked: &args::Usage) -> Outcome {

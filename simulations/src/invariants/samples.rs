@@ -124,7 +124,9 @@ pub(crate) fn ledger() -> Ledger {
         settling: Amount(0),
         outstanding: Amount(0),
         orphaned: Amount(0),
+        written_off: Amount(0),
         overrun: Amount(0),
+        corrected: 0,
         left: Amount(7_500),
         balanced: true,
     };

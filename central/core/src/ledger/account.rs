@@ -44,6 +44,12 @@ pub(super) struct Holder {
     pub(super) keep: Option<Amount>,
     /// The highest number of its rows.
     pub(super) number: u64,
+    /// An operator said that it never spends again; what it has counts as spent.
+    pub(super) lost: bool,
+    /// What came back by an operator's word; part of `returned`.
+    pub(super) refunded: Amount,
+    /// What receipts told of beyond the credit that was left after that; an overrun.
+    debt: Amount,
 }
 
 impl Holder {
@@ -64,10 +70,19 @@ pub(super) struct Totals {
     pub(super) overrun: u128,
     /// Credit that was never settled when the window was sealed; counts as spent.
     pub(super) unsettled: u128,
+    /// What operators charged beside all this, less what they credited.
+    pub(super) corrected: i128,
 }
 
 impl Totals {
+    /// As far as is known, with what lost holders may have spent, and corrections.
     fn spent(&self, holders: &BTreeMap<Holding, Holder>) -> u128 {
+        let lost = holders.values().filter(|holder| holder.lost);
+        let written_off: u128 = lost.map(|holder| u128::from(holder.unspent().0)).sum();
+        (self.settled(holders) + written_off).saturating_add_signed(self.corrected)
+    }
+
+    fn settled(&self, holders: &BTreeMap<Holding, Holder>) -> u128 {
         let settling: u128 = holders.values().map(|h| u128::from(h.spent.0 - h.receipts.0)).sum();
         settling + self.receipts + self.crash + self.overrun + self.unsettled
     }
@@ -95,7 +110,8 @@ impl Account {
 
     /// Lets more come free, as much as `clock` tells.
     pub(super) fn mint(&mut self, limit: Amount, seconds: u32, clock: LogMs) {
-        let spent = self.totals.spent(&self.holders);
+        // What a lost holder has may yet be spent, at a time that nobody here learns.
+        let spent = self.totals.settled(&self.holders);
         self.minted = Some(Minted::next(self.minted, Roll { limit, seconds }, spent, clock));
     }
 
@@ -111,10 +127,11 @@ impl Account {
 
     fn taken(&self) -> u128 {
         let out = self.totals.granted.saturating_sub(self.totals.returned);
-        out.saturating_add(self.totals.overrun)
+        out.saturating_add(self.totals.overrun).saturating_add_signed(self.totals.corrected)
     }
 
-    /// Spent as far as is known: settled at edges, crash charges, overruns, and what was never settled.
+    /// Spent as far as is known: settled at edges, crash charges, overruns, what was never settled or is written off, and
+    /// corrections.
     pub(super) fn spent(&self) -> Amount {
         narrow(self.totals.spent(&self.holders))
     }
@@ -150,6 +167,9 @@ impl Account {
                 let covered = amount.min(room);
                 holder.receipts = holder.receipts.saturating_add(covered);
                 holder.spent = holder.spent.max(holder.receipts);
+                if holder.refunded > Amount::ZERO {
+                    holder.debt = holder.debt.saturating_add(amount.saturating_sub(covered));
+                }
                 covered
             }
             None => {
@@ -163,9 +183,9 @@ impl Account {
     }
 
     /// Ends a holder that spent at most `said`: the rest is returned, what its receipts do not cover is charged.
-    /// Returns that crash charge.
-    pub(super) fn close(&mut self, holding: &Holding, said: Amount) -> Amount {
-        let Some(holder) = self.holders.remove(holding) else { return Amount::ZERO };
+    /// Returns that crash charge, and what is owed of credit that was refunded and spent all the same.
+    pub(super) fn close(&mut self, holding: &Holding, said: Amount) -> (Amount, Amount) {
+        let Some(holder) = self.holders.remove(holding) else { return (Amount::ZERO, Amount::ZERO) };
         let room = holder.granted.saturating_sub(holder.returned);
         let mut spent = said.max(holder.spent).min(room);
         if base::mutant!(CrashForgotten) {
@@ -174,7 +194,9 @@ impl Account {
         let crash = spent.saturating_sub(holder.receipts);
         self.totals.returned += u128::from(room.0 - spent.0);
         self.totals.crash += u128::from(crash.0);
-        crash
+        let owed = said.saturating_sub(room).min(holder.refunded).saturating_sub(holder.debt);
+        self.totals.overrun += u128::from(owed.0);
+        (crash, owed)
     }
 
     /// Ends the window's settlements: what no receipt covers counts as spent.

@@ -26,6 +26,8 @@ struct Spool {
     /// Receipts applied, which is the position of the next.
     next: u64,
     last_word: Option<FinalReport>,
+    /// An operator said that it never spends again.
+    lost: bool,
 }
 
 impl Edge {
@@ -62,7 +64,23 @@ impl Edge {
     /// Whether grants may go to this incarnation.
     pub(super) fn may_spend(&self, incarnation: Incarnation) -> bool {
         let spool = self.spools.get(&incarnation);
-        incarnation == self.current && spool.is_some_and(|spool| spool.last_word.is_none())
+        incarnation == self.current && spool.is_some_and(|spool| spool.last_word.is_none() && !spool.lost)
+    }
+
+    /// Marks lives that are not closed as lost: this one, or all. Returns which.
+    pub(super) fn lose(&mut self, only: Option<Incarnation>) -> Vec<Incarnation> {
+        let chosen = self.spools.iter_mut().filter(|(life, _spool)| only.is_none_or(|only| only == **life));
+        chosen
+            .map(|(life, spool)| {
+                spool.lost = true;
+                *life
+            })
+            .collect()
+    }
+
+    /// The process whose life is lost, and which is not told yet of another.
+    pub(super) fn unseated(&self) -> Option<u64> {
+        self.spools.get(&self.current).filter(|spool| spool.lost).map(|_spool| self.boot)
     }
 
     pub(super) fn is_open(&self, incarnation: Incarnation) -> bool {

@@ -21,6 +21,10 @@ pub struct LeaseRow {
     pub incarnation: Incarnation,
     /// Whether that life may still get credit; one that may not and holds some keeps it charged until the window ends.
     pub lives: bool,
+    /// Whether an operator said that it never spends again: what is unspent counts as spent.
+    pub lost: bool,
+    /// What came back by an operator's word; part of `returned`.
+    pub refunded: Amount,
     /// Everything granted to it.
     pub granted: Amount,
     /// What it said it spent.
@@ -53,6 +57,8 @@ impl Ledger {
                         .edges
                         .get(&holding.edge)
                         .is_some_and(|edge| edge.may_spend(holding.incarnation)),
+                    lost: holder.lost,
+                    refunded: holder.refunded,
                     granted: holder.granted,
                     spent: holder.spent,
                     returned: holder.returned,

@@ -38,11 +38,17 @@ pub struct LedgerRow {
     pub outstanding: Amount,
     /// Neither settled nor returned by incarnations that ended without a last word, or left when the window was sealed.
     pub orphaned: Amount,
-    /// Costs beyond holds; charged before any new grant.
+    /// What lost lives of edges may have spent, and no receipt or last word told of; counts as spent.
+    pub written_off: Amount,
+    /// Costs beyond holds, and what refunded edges spent all the same; charged before any new grant.
     pub overrun: Amount,
+    /// What operators charged, less what they credited.
+    pub corrected: i128,
+    /// All that counts as spent.
+    pub spent: Amount,
     /// What may still be granted.
     pub left: Amount,
-    /// Whether ΣG − ΣR = receipts + crash + settling + outstanding + orphaned, exactly.
+    /// Whether ΣG − ΣR = receipts + crash + settling + outstanding + orphaned + written off, exactly.
     pub balanced: bool,
 }
 
@@ -68,14 +74,20 @@ fn row(
     edges: &BTreeMap<Name, Edge>,
 ) -> LedgerRow {
     let totals = account.totals;
-    let (mut settling, mut outstanding, mut orphaned) = (0u128, 0u128, totals.unsettled);
+    let (mut settling, mut outstanding, mut orphaned, mut written_off) =
+        (0u128, 0u128, totals.unsettled, 0u128);
     for (holding, holder) in &account.holders {
         settling += u128::from(holder.spent.0 - holder.receipts.0);
         let unspent = u128::from(holder.unspent().0);
         let lives = edges.get(&holding.edge).is_some_and(|edge| edge.may_spend(holding.incarnation));
-        *(if lives { &mut outstanding } else { &mut orphaned }) += unspent;
+        let place = match (lives, holder.lost) {
+            (true, _) => &mut outstanding,
+            (false, true) => &mut written_off,
+            (false, false) => &mut orphaned,
+        };
+        *place += unspent;
     }
-    let parts = totals.receipts + totals.crash + settling + outstanding + orphaned;
+    let parts = totals.receipts + totals.crash + settling + outstanding + orphaned + written_off;
     LedgerRow {
         budget: book.budget.id,
         name: book.budget.name.clone(),
@@ -90,7 +102,10 @@ fn row(
         settling: narrow(settling),
         outstanding: narrow(outstanding),
         orphaned: narrow(orphaned),
+        written_off: narrow(written_off),
         overrun: narrow(totals.overrun),
+        corrected: totals.corrected,
+        spent: account.spent(),
         left: if open { account.pool(account.limit(&book.budget)) } else { Amount::ZERO },
         balanced: totals.granted.checked_sub(totals.returned) == Some(parts),
     }

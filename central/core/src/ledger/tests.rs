@@ -10,9 +10,9 @@ use wire::ledger::{
 use super::{Ledger, LedgerRow, Registered};
 use crate::LogMs;
 
-const BUDGET: BudgetId = BudgetId(1);
+pub(super) const BUDGET: BudgetId = BudgetId(1);
 const FIRST: Incarnation = Incarnation(1);
-const NOON: u64 = 1_798_718_400_000;
+pub(super) const NOON: u64 = 1_798_718_400_000;
 
 #[test]
 fn credit_is_granted_once_however_often_the_ask_is_repeated() {
@@ -162,7 +162,7 @@ fn a_removed_budget_remembers_what_was_spent() {
     assert_eq!(ask(&mut ledger, "b", NOON, row(0, 0, 0)).spent, Amount(20));
 }
 
-fn ledger_with(limit: u64, window: Window) -> Ledger {
+pub(super) fn ledger_with(limit: u64, window: Window) -> Ledger {
     let mut ledger = Ledger::default();
     ledger.set_budget(&budget(limit, window));
     for edge in ["a", "b"] {
@@ -186,7 +186,7 @@ fn budget(limit: u64, window: Window) -> Budget {
     }
 }
 
-fn name(text: &str) -> Name {
+pub(super) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
@@ -194,7 +194,7 @@ fn at(ms: u64) -> WallMs {
     WallMs::from_millis(ms)
 }
 
-fn row(spent: u64, returned: u64, want: u64) -> UsageRow {
+pub(super) fn row(spent: u64, returned: u64, want: u64) -> UsageRow {
     row_of(spent, returned, want)
 }
 
@@ -211,11 +211,11 @@ fn row_of(spent: u64, returned: u64, want: u64) -> UsageRow {
 }
 
 /// Noon, and the log's clock in step with it.
-fn when(ms: u64) -> (WallMs, LogMs) {
+pub(super) fn when(ms: u64) -> (WallMs, LogMs) {
     (at(ms), LogMs(ms - NOON))
 }
 
-fn report(incarnation: Incarnation, row: UsageRow) -> Report {
+pub(super) fn report(incarnation: Incarnation, row: UsageRow) -> Report {
     Report { era: Era(0), incarnation, rows: vec![row] }
 }
 
@@ -225,7 +225,7 @@ fn ask(ledger: &mut Ledger, edge: &str, now: u64, row: UsageRow) -> GrantRow {
     grants.rows.into_iter().next().unwrap()
 }
 
-fn batch(first: u64, charges: &[(u64, u64)]) -> ReceiptBatch {
+pub(super) fn batch(first: u64, charges: &[(u64, u64)]) -> ReceiptBatch {
     let receipt = |(amount, overrun): &(u64, u64)| Receipt {
         request: RequestId(1),
         kind: ReceiptKind::Call,
@@ -255,7 +255,7 @@ fn batch(first: u64, charges: &[(u64, u64)]) -> ReceiptBatch {
 }
 
 /// The one row of a total, which must balance.
-fn balanced(ledger: &Ledger) -> LedgerRow {
+pub(super) fn balanced(ledger: &Ledger) -> LedgerRow {
     let rows = ledger.check();
     assert!(rows.iter().all(|row| row.balanced), "{rows:?}");
     rows.into_iter().next().unwrap()

@@ -8,8 +8,8 @@ use wire::control::{NodeAddr, Welcome};
 use wire::ledger::{FinalReport, ReceiptBatch, Report};
 
 use super::{Moment, State};
-use crate::ledger::{Closed, Registered};
-use crate::{Effect, Registration, Reply};
+use crate::ledger::{Closed, Decision, Registered, Verdict};
+use crate::{Effect, Refusal, Registration, Reply};
 
 impl State {
     /// The newest process of an identity wins; the one before hears that it must stop.
@@ -87,6 +87,23 @@ impl State {
     pub(super) fn joined(&mut self, members: &BTreeSet<NodeId>) -> Reply {
         self.registry.joined.extend(members);
         Reply::Done
+    }
+
+    /// A lost edge is no longer listed, and a process of it that is attached all the same registers anew.
+    pub(super) fn decide(&mut self, now: Moment, decision: &Decision, effects: &mut Vec<Effect>) -> Reply {
+        let decided = match self.ledger.decide(now.at, decision) {
+            Ok(decided) => decided,
+            Err(why) => return Reply::Refused(Refusal::Undecided(why)),
+        };
+        if let Verdict::Lost { edge, .. } = &decision.what
+            && let Some(boot) = self.ledger.unseated(edge)
+        {
+            effects.push(Effect::Lost { edge: edge.clone(), boot });
+            if self.registry.leave(edge, boot) {
+                self.nodes_changed(now, effects);
+            }
+        }
+        Reply::Decided(decided)
     }
 
     fn nodes_changed(&mut self, now: Moment, effects: &mut Vec<Effect>) {

@@ -57,6 +57,15 @@ fn cells(row: &LeaseRow) -> Vec<String> {
         of(row.unspent),
         of(row.want),
         of(row.waiting),
-        if row.lives { "" } else { "ended without a last word" }.to_owned(),
+        standing(row).to_owned(),
     ]
+}
+
+const fn standing(row: &LeaseRow) -> &'static str {
+    match (row.lives, row.lost, row.refunded.0 > 0) {
+        (true, _, _) => "",
+        (false, true, false) => "lost, written off",
+        (false, true, true) => "lost, refunded",
+        (false, false, _) => "ended without a last word",
+    }
 }

@@ -1,6 +1,6 @@
 //! `portolan ledger check`: for each budget and window, what was granted and not returned against where it went.
 
-use base::Amount;
+use base::{Amount, Unit};
 use central::admin::api::{Ledger, LedgerRow};
 use serde_json::{Value, json};
 
@@ -20,15 +20,27 @@ pub(super) async fn check(admin: &Admin, as_json: bool) -> Outcome {
     if ledger.balanced {
         return Ok(());
     }
-    let what =
-        "the ledger does not balance: granted − returned ≠ receipts + crash charges + settling + at edges";
+    let what = "the ledger does not balance: granted − returned ≠ receipts + crash charges + settling + at edges + written off";
     Err(Failure::new(Exit::Unsound, what).mend("keep the logs of every central node and report it"))
 }
 
 fn show(ledger: &Ledger) {
     let heading = [
-        "budget", "window", "limit", "granted", "returned", "receipts", "crash", "settling", "at edges",
-        "orphaned", "overrun", "left", "",
+        "budget",
+        "window",
+        "limit",
+        "granted",
+        "returned",
+        "receipts",
+        "crash",
+        "settling",
+        "at edges",
+        "orphaned",
+        "written off",
+        "overrun",
+        "corrected",
+        "left",
+        "",
     ];
     let mut table = out::Table::new(&heading);
     for row in &ledger.rows {
@@ -44,7 +56,9 @@ fn show(ledger: &Ledger) {
             of(row.settling),
             of(row.outstanding),
             of(row.orphaned),
+            of(row.written_off),
             of(row.overrun),
+            signed(row.unit, row.corrected),
             of(row.left),
             if row.balanced { "balances" } else { "DOES NOT BALANCE" }.to_owned(),
         ]);
@@ -53,6 +67,11 @@ fn show(ledger: &Ledger) {
         return out::line("nothing was granted from any budget yet");
     }
     out::raw(&table.text(0));
+}
+
+fn signed(unit: Unit, value: i128) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    format!("{sign}{}", amount(unit, value.unsigned_abs()))
 }
 
 fn row(row: &LedgerRow) -> Value {
@@ -70,7 +89,9 @@ fn row(row: &LedgerRow) -> Value {
         "settling": row.settling,
         "at_edges": row.outstanding,
         "orphaned": row.orphaned,
+        "written_off": row.written_off,
         "overrun": row.overrun,
+        "corrected": row.corrected,
         "left": row.left,
         "balanced": row.balanced,
     })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{Amount, BudgetId, Era, Incarnation, Mono, Name, NanoUsd, RequestId, Unit, WallMs, WindowId};
 use central_core::LogMs;
-use central_core::ledger::{Ledger, Registered};
+use central_core::ledger::{self, Ledger, Registered, Verdict};
 use wire::calendar::Zone;
 use wire::catalog::{Budget, Mode, Scope, Window};
 use wire::control::Welcome;
@@ -63,6 +63,7 @@ pub(super) struct World {
     wall: u64,
     boots: u64,
     calls: u128,
+    decisions: u32,
     largest: u64,
 }
 
@@ -87,6 +88,7 @@ impl World {
             wall: 1_798_718_400_000,
             boots: 0,
             calls: 0,
+            decisions: 0,
             largest: 0,
         };
         world.largest = if world.dice.below(2) == 0 { 1 } else { 12 };
@@ -128,6 +130,7 @@ impl World {
             96 => self.adopt(at),
             97 => self.nodes[at].purge(),
             98 => self.retire(at),
+            _ if self.fault.is_none() => self.lose(at),
             _ => self.reclaim(at),
         }
         self.decided(at);
@@ -479,6 +482,17 @@ impl World {
             self.net.push((at, Message::Closed(closed.incarnation)));
         }
         Ok(())
+    }
+
+    /// An operator gives an edge up, right or wrong. One that is there hears of it at the end of its session.
+    fn lose(&mut self, at: usize) {
+        self.decisions += 1;
+        let what = Verdict::Lost { edge: self.nodes[at].name.clone(), life: None, refund: false };
+        let (id, by, reason) = (self.decisions.to_string(), "ops".to_owned(), "it burnt".to_owned());
+        let decision = ledger::Decision { id, by, reason, what };
+        if self.ledger.decide(WallMs::from_millis(self.wall), &decision).is_ok() {
+            self.nodes[at].welcomed = false;
+        }
     }
 
     /// The planted fault: central takes back what an edge that was silent for 5 s did not report as spent.
