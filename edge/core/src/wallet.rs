@@ -34,8 +34,8 @@ use waiting::Waiting;
 
 /// How often demand is measured and counters are reported when nothing presses.
 pub const TICK: Duration = Duration::from_millis(250);
-/// Without demand for this long, all unused credit goes back.
-const IDLE: Duration = Duration::from_secs(2);
+/// Without demand for this long, all unused credit goes back. With a tick and a grant's latency it is elsewhere within 2 s.
+const IDLE: Duration = Duration::from_millis(1_500);
 /// Central's last answer is believed for this long when it says that nothing is left.
 const FRESH: Duration = Duration::from_secs(1);
 /// A call waits for credit this long at the least and at the most.
