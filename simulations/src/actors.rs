@@ -8,6 +8,7 @@ mod model;
 mod observer;
 mod operator;
 mod rivals;
+mod steward;
 
 pub use caller::{Caller, CallerSetup};
 pub use dns::Dns;
@@ -16,3 +17,4 @@ pub use model::ModelServer;
 pub use observer::{Observer, observation};
 pub use operator::Operations;
 pub use rivals::Rivals;
+pub use steward::{BOUND, Steward};

@@ -31,6 +31,8 @@ pub const CALLS: u16 = 8080;
 pub const MODELS: u16 = 8000;
 /// What the provider's model server demands of central.
 pub const PROVIDER_KEY: &str = "sk-of-the-provider";
+/// What it takes as well, for those who change it.
+pub const NEXT_PROVIDER_KEY: &str = "sk-of-the-provider-renewed";
 
 const CREDENTIALS: &str = configs::CREDENTIALS;
 const DATA: &str = configs::DATA;

@@ -1,5 +1,6 @@
 //! What actors saw, in order, with times: the evidence that invariants judge. Nothing here comes from inside a node.
 
+mod adjusted;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use base::Mono;
 use seam::{Clock, Lock};
 
+pub use adjusted::{Adjustment, Terms};
 pub use shared::{FIRST, Look, Set, Shared};
 
 /// What actors saw.
@@ -23,6 +25,8 @@ pub struct History {
     pub sets: Vec<Set>,
     /// Every look at those.
     pub looks: Vec<Look>,
+    /// Every change of objects that calls use.
+    pub adjustments: Vec<Adjustment>,
     /// Faults that struck.
     pub struck: Vec<Struck>,
     /// What came of what operators did to nodes.
@@ -62,6 +66,8 @@ pub struct Call {
     pub strict: bool,
     /// Whether its key is one that is revoked, with which it must be refused sooner or later.
     pub revoked: bool,
+    /// Whether its key is one that is restricted at times.
+    pub bound: bool,
     /// The edge asked; empty when none could be reached.
     pub edge: String,
     /// Edges that could not be reached before.
@@ -214,6 +220,8 @@ pub struct Served {
     pub by: Option<String>,
     /// The call that stood in the prompt; `None`: none did.
     pub call: Option<u64>,
+    /// The credential that a provider was given.
+    pub credential: Option<String>,
     /// The model asked for.
     pub model: String,
     /// When it was asked.
@@ -287,9 +295,9 @@ impl Recorder {
 }
 
 impl History {
-    /// Calls with keys in force: what becomes of them is what an ordinary caller gets.
+    /// Calls with keys in force that nobody restricts: what becomes of them is what an ordinary caller gets.
     pub fn ordinary_calls(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| !call.revoked)
+        self.calls.iter().filter(|call| !call.revoked && !call.bound)
     }
 
     /// When the part of the run called `name` began.

@@ -2,6 +2,7 @@
 //! when it changes, and each has a test that breaks it by hand.
 
 mod acknowledged;
+mod adjusted;
 mod balanced;
 mod baseline;
 mod billed;
@@ -44,9 +45,10 @@ pub struct Violation {
 }
 
 /// All invariants by name.
-pub const ALL: [(&str, Judge); 23] = [
+pub const ALL: [(&str, Judge); 24] = [
     ("budget", budget::judge),
     ("acknowledged", acknowledged::judge),
+    ("adjusted", adjusted::judge),
     ("linear", linear::judge),
     ("outcomes", outcomes::judge),
     ("receipts", receipts::judge),

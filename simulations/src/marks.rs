@@ -61,6 +61,10 @@ marks! {
     MemberReplaced,
     /// A node was stopped in good order and came back.
     NodeDrained,
+    /// A key was refused a model that it may not ask for.
+    ModelForbidden,
+    /// A provider was asked with another credential than at first.
+    CredentialChanged,
 }
 
 /// The marks that a run hit.
@@ -123,6 +127,11 @@ fn is_hit(mark: Mark, evidence: &Evidence) -> bool {
             .struck
             .iter()
             .any(|struck| struck.what == "drain" && struck.healed.is_some() && !struck.machines.is_empty()),
+        Mark::ModelForbidden => any_call(|call| call.code.as_deref() == Some("forbidden")),
+        Mark::CredentialChanged => history
+            .served
+            .iter()
+            .any(|served| served.credential.as_deref() == Some(crate::deployment::NEXT_PROVIDER_KEY)),
         Mark::EdgeMoved => edge_moved(evidence),
         Mark::ServedWithoutCentral => served_without_central(evidence),
         Mark::UsageEstimated => {

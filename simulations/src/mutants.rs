@@ -43,6 +43,7 @@ pub const fn scenarios(mutant: Mutant) -> &'static [&'static str] {
         Mutant::AgeForgotten => &["edge-out-of-date"],
         Mutant::FirstModelHeld | Mutant::FirstModelBilled => &["dear-substitute"],
         Mutant::ReturnUntold => &["drain-and-return"],
+        Mutant::ListIgnored | Mutant::UpstreamKept => &["catalog-at-work"],
     }
 }
 

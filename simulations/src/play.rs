@@ -11,7 +11,7 @@ use base::mutant::Mutant;
 use seam::{Stop, Stopper};
 use thiserror::Error;
 
-use crate::actors::{Caller, CallerSetup, Observer};
+use crate::actors::{BOUND, Caller, CallerSetup, Observer};
 use crate::deployment::DeployError;
 use crate::engine::{Captured, Failure, Options, World, run, run_twice};
 use crate::evidence::Evidence;
@@ -21,7 +21,7 @@ use crate::http::ExchangeError;
 use crate::invariants::{Violation, judge};
 use crate::marks::{self, Mark};
 use crate::scenario::Scenario;
-use crate::schedule::Schedule;
+use crate::schedule::{CallerPlan, Schedule};
 pub(crate) use setup::{Stage, actors, plan};
 
 /// What came of a run.
@@ -223,12 +223,17 @@ fn start_actors(
     }
     stage.rivals.start(scenario.load.rivals, scenario.load.rival_every, ground, stop);
     let setup = stage.callers(scenario);
-    let start = |plan: &crate::schedule::CallerPlan| {
+    let mut bound = Vec::new();
+    if let Some(every) = scenario.load.adjust_every {
+        stage.steward.start(every, ground, stop);
+        bound = stage.start_bound(&setup, stop);
+    }
+    let start = |plan: &CallerPlan| {
         let host = stage.hosts.get(&plan.region)?.clone();
         let random = ground.random(&plan.name);
         Some(Caller::new(host, plan.clone(), setup.clone(), random).start(stop.clone()))
     };
-    schedule.callers.iter().filter_map(start).collect()
+    schedule.callers.iter().filter_map(start).chain(bound).collect()
 }
 
 impl Stage {
@@ -242,7 +247,20 @@ impl Stage {
             recorder: self.recorder.clone(),
             keys: [setup::STRICT, setup::FREE],
             revoked: false,
+            bound: false,
         }
+    }
+
+    /// Starts a caller in each region whose key is restricted at times.
+    fn start_bound(&self, setup: &CallerSetup, stop: &Stop) -> Vec<seam::Task<()>> {
+        let start = |(region, host): (&String, &seam::Host)| {
+            let name = format!("bound-{region}");
+            let random = self.field.ground().random(&name);
+            let plan = CallerPlan { name, region: region.clone(), strict: false, at_once: 0 };
+            let setup = CallerSetup { keys: [BOUND; 2], bound: true, ..setup.clone() };
+            Caller::new(host.clone(), plan, setup, random).start(stop.clone())
+        };
+        self.hosts.iter().map(start).collect()
     }
 
     /// Tasks of each node, and open byte streams of the world.

@@ -80,6 +80,10 @@ mutants! {
     FirstModelBilled,
     /// An edge that left in good order comes back, and no other node is told.
     ReturnUntold,
+    /// A key asks for any model.
+    ListIgnored,
+    /// A provider that moves is asked where it was, as before.
+    UpstreamKept,
 }
 
 /// Whether a mutant is planted: `if base::mutant!(LostSync) { … }`.

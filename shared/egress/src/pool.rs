@@ -155,7 +155,7 @@ impl Egress {
             let group =
                 groups.entry(spec.model.clone()).or_insert_with(|| Group { instances: Vec::new(), line });
             let instance = match before {
-                Some(same) if same.is_same(&spec) => Arc::clone(same),
+                Some(same) if same.is_same(&spec) || base::mutant!(UpstreamKept) => Arc::clone(same),
                 Some(moved) if moved.is_at(&spec.origin) => Arc::new(moved.renewed(spec)),
                 Some(_elsewhere) => Arc::new(Instance::new(spec)),
                 None => Arc::new(Instance::new(spec)),

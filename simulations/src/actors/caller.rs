@@ -32,6 +32,8 @@ pub struct CallerSetup {
     pub keys: [&'static str; 2],
     /// Whether they are revoked.
     pub revoked: bool,
+    /// Whether they are restricted at times.
+    pub bound: bool,
 }
 
 /// A caller on a host that it may share with others.
@@ -149,6 +151,7 @@ impl Caller {
                 region: self.plan.region.clone(),
                 strict: self.plan.strict,
                 revoked: self.setup.revoked,
+                bound: self.setup.bound,
                 edge: String::new(),
                 skipped: Vec::new(),
                 model,

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use simulation_hooks::Random;
 use thiserror::Error;
 
-use crate::deployment::{MODELS, PROVIDER_KEY};
+use crate::deployment::{MODELS, NEXT_PROVIDER_KEY, PROVIDER_KEY};
 use crate::ground::Ground;
 use crate::history::{Recorder, ServedEnd};
 use crate::scenario::{Behaviour, ServerSpec};
@@ -131,7 +131,10 @@ impl ModelServer {
         if path != "/v1/chat/completions" {
             return Ok(plain(StatusCode::OK, &json!({"status": "ok", "object": "list", "data": []})));
         }
-        if self.0.spec.provider && key.as_deref() != Some(&format!("Bearer {PROVIDER_KEY}")) {
+        let key = key.and_then(|key| Some(key.strip_prefix("Bearer ")?.to_owned()));
+        let key = key.filter(|_| self.0.spec.provider);
+        let is_known = key.as_deref().is_some_and(|key| [PROVIDER_KEY, NEXT_PROVIDER_KEY].contains(&key));
+        if self.0.spec.provider && !is_known {
             return Ok(plain(StatusCode::UNAUTHORIZED, &error("invalid_api_key")));
         }
         let Some(ask) = Ask::read(&body) else {
@@ -141,7 +144,7 @@ impl ModelServer {
         let does = self.0.spec.does;
         let mood = Mood::draw(&does, &mut random);
         let tokens = does.tokens.draw(&mut random).min(ask.most).max(1);
-        let entry = Entry::new(&self.0.recorder, &self.0.spec.name, by, &ask);
+        let entry = Entry::new(&self.0.recorder, &self.0.spec.name, (by, key), &ask);
         host.sleep(mood.first_token).await;
         if let Some(refusal) = mood.refusal {
             return Ok(refusal.response(&entry));

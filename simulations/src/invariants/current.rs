@@ -12,7 +12,7 @@ use crate::history::WriteOutcome;
 
 /// A link's silence is noticed after at most 4 s (3 s, and a keep-alive), another node is found within 1 s (design.md §1),
 /// an election takes at most 2 s (issue 3), and 1 s is left for the change itself.
-const WITHIN: Duration = Duration::from_secs(8);
+pub(super) const WITHIN: Duration = Duration::from_secs(8);
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -34,14 +34,14 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-fn most_centrals_are_well(evidence: &Evidence, from: Mono, to: Mono) -> bool {
+pub(super) fn most_centrals_are_well(evidence: &Evidence, from: Mono, to: Mono) -> bool {
     let centrals: Vec<_> =
         evidence.facts.machines.iter().filter(|(_, kind)| **kind == Kind::Central).collect();
     let well = centrals.iter().filter(|(name, _)| is_well(evidence, name, from, to)).count();
     well * 2 > centrals.len()
 }
 
-fn is_well(evidence: &Evidence, machine: &str, from: Mono, to: Mono) -> bool {
+pub(super) fn is_well(evidence: &Evidence, machine: &str, from: Mono, to: Mono) -> bool {
     let struck =
         evidence.history.struck.iter().filter(|struck| struck.machines.iter().any(|name| name == machine));
     let mut around = struck.filter(|struck| struck.at < to);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use seam::Host;
 
 use super::PlayError;
-use crate::actors::{Caller, CallerSetup, Centrals, Dns, ModelServer, Operations, Rivals};
+use crate::actors::{Caller, CallerSetup, Centrals, Dns, ModelServer, Operations, Rivals, Steward};
 use crate::deployment::{Deployment, MODELS, PROVIDER_KEY, Plan, Spot};
 use crate::engine::{DiskFaults, Link, World};
 use crate::faults::{Field, Kind, Place};
@@ -42,6 +42,7 @@ pub(crate) struct Stage {
     pub(super) recorder: Recorder,
     pub(super) operations: Operations,
     pub(super) rivals: Rivals,
+    pub(super) steward: Steward,
     pub(super) dns: Dns,
     /// Callers' hosts by region.
     pub(super) hosts: BTreeMap<String, Host>,
@@ -102,14 +103,19 @@ impl Stage {
         let dns = Dns::new(topology.edge_spots(), distances.collect());
         let model = topology.models().first().cloned().unwrap_or_default();
         let centrals = operations.centrals.clone();
-        let rivals = Rivals::new(operator.clone(), centrals, recorder.clone(), &model);
-        let stage = Self { field, recorder: recorder.clone(), operations, rivals, dns, hosts };
+        let rivals = Rivals::new(operator.clone(), centrals.clone(), recorder.clone(), &model);
+        let steward = Steward::new(operator.clone(), centrals, recorder.clone(), topology, &**ground);
+        let stage = Self { field, recorder: recorder.clone(), operations, rivals, steward, dns, hosts };
         let first = stage.operations.centrals.names().first().cloned().unwrap_or_default();
         let text = catalog(topology, &**ground);
         operator.apply_when_led(&first, &text).await.map_err(PlayError::Apply)?;
         if scenario.load.rivals > 0 {
             let shared = operator.apply_when_led(&first, &stage.rivals.first()).await;
             shared.map_err(PlayError::Apply)?;
+        }
+        if scenario.load.adjust_every.is_some() {
+            let bound = operator.apply_when_led(&first, &stage.steward.first()).await;
+            bound.map_err(PlayError::Apply)?;
         }
         stage.first_answers(scenario).await?;
         Ok(stage)
@@ -166,6 +172,7 @@ fn lost() -> Call {
         region: String::new(),
         strict: false,
         revoked: false,
+        bound: false,
         edge: String::new(),
         skipped: Vec::new(),
         model: String::new(),

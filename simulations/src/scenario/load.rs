@@ -36,6 +36,9 @@ pub struct Load {
     pub burst: Counts,
     /// Between two bursts.
     pub burst_every: Times,
+    /// Between an operator's changes of what calls use: a key's models and calls, a provider's server and credential;
+    /// absent: none. With it, a caller in each region has that key.
+    pub adjust_every: Option<Times>,
     /// Operators who change and read the same few objects at the same time.
     pub rivals: u64,
     /// Between what each of them does.
@@ -68,6 +71,7 @@ impl Default for Load {
             read_every: Some(Times::exactly(Duration::from_secs(1))),
             burst: Counts::exactly(0),
             burst_every: Times::ms(1_000, 5_000),
+            adjust_every: None,
             rivals: 0,
             rival_every: Times::ms(50, 250),
         }

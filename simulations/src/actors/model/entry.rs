@@ -12,11 +12,17 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(recorder: &Recorder, server: &str, by: Option<String>, ask: &Ask) -> Self {
+    pub(super) fn new(
+        recorder: &Recorder,
+        server: &str,
+        (by, credential): (Option<String>, Option<String>),
+        ask: &Ask,
+    ) -> Self {
         let served = Served {
             server: server.to_owned(),
             by,
             call: ask.call,
+            credential,
             model: ask.model.clone(),
             asked: recorder.now(),
             first_token: None,
