@@ -53,6 +53,14 @@ impl Centrals {
         names.get(turn % names.len().max(1)).cloned().unwrap_or_default()
     }
 
+    /// One after the other, without the one called `lost`.
+    #[must_use]
+    pub fn others(&self, lost: &str, turn: usize) -> String {
+        let names = self.names.lock();
+        let others: Vec<&String> = names.iter().filter(|name| *name != lost).collect();
+        others.get(turn % others.len().max(1)).map_or_else(String::new, |name| (*name).clone())
+    }
+
     /// The number of the node called `name`, and its region.
     fn number(&self, name: &str) -> Option<(NodeId, &Spot)> {
         let count = self.first.len();
@@ -140,7 +148,7 @@ impl Operations {
         let name = new.parse().map_err(ExchangeError::broken("naming the node"))?;
         let region = spot.region.parse().map_err(ExchangeError::broken("naming the region"))?;
         let new = AddMember { id, name, region, mesh, replaces: Some(replaces) };
-        self.operator.replace(&self.centrals.at(turn), &new).await.map(drop)
+        self.operator.replace(&self.centrals.others(old, turn), &new).await.map(drop)
     }
 
     fn operated(&self, what: &'static str, machine: &str, error: Option<&ExchangeError>) {
@@ -160,6 +168,7 @@ mod tests {
         let centrals = Centrals::new(vec![spot("a"), spot("b"), spot("c")]);
         let number = |name: &str| centrals.number(name).map(|(id, _)| id.0);
         assert_eq!(["b", "b-2", "c-2", "d"].map(number), [Some(2), Some(5), Some(6), None]);
+        assert_eq!([0, 1, 2].map(|turn| centrals.others("b", turn)), ["a", "c", "a"]);
         centrals.replace("b", "b-2");
         assert_eq!(centrals.names(), ["a", "b-2", "c"]);
     }
