@@ -61,7 +61,9 @@ impl Real {
             let outcome = real::play(&scenario, &schedule, &how)?;
             let (run, mut report) = (Run::from(&outcome), Report::default());
             report.count(&scenario, &run, None);
-            self.tell(&schedule, &outcome, report.scenarios.get(&scenario.name))?;
+            self.tell(&schedule, &outcome)?;
+            figures(&report)?;
+            conclude(&outcome)?;
             keep(&mut report, &outcome.logs, old.as_ref())?;
             if outcome.lateness.is_void() {
                 voids += 1;
@@ -74,9 +76,10 @@ impl Real {
         if self.seeds > 1 {
             let (name, runs) = (&scenario.name, self.seeds);
             words::say(&format!("\n{name}: {runs} runs, {failed} failed, {voids} void and left out"))?;
-            if let Some(sum) = sum.scenarios.get(name) {
-                words::say(&format!("calls: {}", words::calls(sum)))?;
-                words::figures(sum)?;
+            figures(&sum)?;
+            for short in sum.scenarios.values().flat_map(report::Scenario::short_of) {
+                failed += 1;
+                words::say(&format!("  FAILED {short}"))?;
             }
             keep(&mut sum, &self.out.out.join("real").join(name), old.as_ref())?;
         }
@@ -87,12 +90,7 @@ impl Real {
         })
     }
 
-    fn tell(
-        &self,
-        schedule: &Schedule,
-        outcome: &Outcome,
-        counted: Option<&report::Scenario>,
-    ) -> Result<(), CliError> {
+    fn tell(&self, schedule: &Schedule, outcome: &Outcome) -> Result<(), CliError> {
         let mut out = io::stdout().lock();
         let ms = |at: base::Mono| at.as_nanos() / 1_000_000;
         writeln!(
@@ -115,37 +113,46 @@ impl Real {
                 writeln!(out, "{write:?}")?;
             }
         }
-        drop(out);
-        if let Some(counted) = counted {
-            words::say(&format!("calls: {}", words::calls(counted)))?;
-            words::figures(counted)?;
-        }
-        let mut out = io::stdout().lock();
-        for row in outcome.evidence.ledger.iter().flat_map(|ledger| &ledger.rows) {
-            writeln!(out, "{}", books(row))?;
-        }
-        match outcome.evidence.converged {
-            Some(took) => writeln!(out, "whole again {} ms after the last heal", took.as_millis())?,
-            None => writeln!(out, "not whole again in time")?,
-        }
-        writeln!(out, "marks {:?}", outcome.marks)?;
-        for skipped in &outcome.skipped {
-            writeln!(out, "skipped: {skipped}")?;
-        }
-        writeln!(out, "links: {}", outcome.lateness)?;
-        for violation in &outcome.violations {
-            writeln!(out, "VIOLATED {}: {}", violation.invariant, violation.what)?;
-        }
-        writeln!(out, "logs in {}", outcome.logs.display())?;
-        if outcome.lateness.is_void() {
-            writeln!(
-                out,
-                "VOID: packets left the link emulator more than 5 ms late at the 99th percentile; \
-                 this machine is too busy, and the run says nothing"
-            )?;
-        }
         Ok(())
     }
+}
+
+/// Says what a report's runs measured.
+fn figures(report: &Report) -> Result<(), CliError> {
+    for sum in report.scenarios.values() {
+        words::say(&format!("calls: {}", words::calls(sum)))?;
+        words::figures(sum)?;
+    }
+    Ok(())
+}
+
+/// Says how a run ended.
+fn conclude(outcome: &Outcome) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    for row in outcome.evidence.ledger.iter().flat_map(|ledger| &ledger.rows) {
+        writeln!(out, "{}", books(row))?;
+    }
+    match outcome.evidence.converged {
+        Some(took) => writeln!(out, "whole again {} ms after the last heal", took.as_millis())?,
+        None => writeln!(out, "not whole again in time")?,
+    }
+    writeln!(out, "marks {:?}", outcome.marks)?;
+    for skipped in &outcome.skipped {
+        writeln!(out, "skipped: {skipped}")?;
+    }
+    writeln!(out, "links: {}", outcome.lateness)?;
+    for violation in &outcome.violations {
+        writeln!(out, "VIOLATED {}: {}", violation.invariant, violation.what)?;
+    }
+    writeln!(out, "logs in {}", outcome.logs.display())?;
+    if outcome.lateness.is_void() {
+        writeln!(
+            out,
+            "VOID: packets left the link emulator more than 5 ms late at the 99th percentile; \
+             this machine is too busy, and the run says nothing"
+        )?;
+    }
+    Ok(())
 }
 
 /// Writes a report to `directory`, and says where the page is.
