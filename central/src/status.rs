@@ -255,6 +255,8 @@ pub(crate) fn scope(scope: &Scope) -> String {
         Scope::Model(Some(tenant), model) => format!("model {model} of tenant {tenant}"),
         Scope::Model(None, model) => format!("model {model}"),
         Scope::Provider(provider) => format!("provider {provider}"),
+        Scope::EachUser(tenant, None) => format!("each user of {tenant}"),
+        Scope::EachUser(tenant, Some(app)) => format!("each user of {tenant}/{app}"),
     }
 }
 

@@ -4,6 +4,8 @@
 //! amount. Limits are this node's own and work without central; budgets are asked last, since what they hold others
 //! cannot spend.
 
+use std::sync::Arc;
+
 use base::{Amount, BudgetId, Mono, Name};
 use edge_core::limits::Refused;
 use http::HeaderValue;
@@ -35,7 +37,7 @@ pub(crate) enum Denied {
     /// A limit, and when it lets the call pass.
     Limit(Level, Refused),
     /// A budget does not pay: which one, when it is one of several, and what the call may need of it at most.
-    Budget(Refusal, Option<(Budget, Amount)>),
+    Budget(Refusal, Option<(Arc<Budget>, Amount)>),
 }
 
 impl Denied {
@@ -172,10 +174,10 @@ pub(crate) async fn admit(
 }
 
 /// A budget, and what the call may need of it at most.
-fn short(id: BudgetId, payers: &[Payer], asks: &[(BudgetId, Amount)]) -> Option<(Budget, Amount)> {
+fn short(id: BudgetId, payers: &[Payer], asks: &[(BudgetId, Amount)]) -> Option<(Arc<Budget>, Amount)> {
     let payer = payers.iter().find(|payer| payer.id() == id)?;
     let (_budget, most) = asks.iter().find(|(asked, _most)| *asked == id)?;
-    Some((payer.budget.as_ref().clone(), *most))
+    Some((Arc::clone(&payer.budget), *most))
 }
 
 /// The budget that does not pay.

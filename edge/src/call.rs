@@ -112,8 +112,8 @@ fn arrive(
         .map_err(|refused| Denied::Limit(Level::Node, refused).told(started, at))?;
     let (trace, parent) = trace(edge, &headers);
     let via = Arc::clone(via);
-    let scenario = ingress::scenario(&headers)?;
-    Ok(Arrival { request, started, at, operation, via, headers, scenario, debug: false, trace, parent, pass })
+    let behalf = ingress::behalf(&headers)?;
+    Ok(Arrival { request, started, at, operation, via, headers, behalf, debug: false, trace, parent, pass })
 }
 
 /// The call's place in its caller's trace, or a new trace. A trace that no span of ours goes to is left as it came.
@@ -208,9 +208,8 @@ impl Entering<'_> {
         let call = convert::read(arrival.operation, body)?;
         (known.asked, known.stream) = (call.model().parse().ok(), call.stream());
         // Where it may go, and what it can cost there at most.
-        let mut route =
-            routing::route(caller, &call, arrival.scenario.as_ref(), &edge.region, edge.dice.draw())
-                .inspect_err(|no_route| known.budget = no_route.budget().cloned())?;
+        let mut route = routing::route(caller, &call, &arrival.behalf, &edge.region, edge.dice.draw())
+            .inspect_err(|no_route| known.budget = no_route.budget().cloned())?;
         // Whether it may be made now: limits, then budgets.
         let admitted = admission::admit(arrival, caller, &call, &mut route, &edge.purse, host.now()).await;
         edge.metrics.admitted(&admitted);

@@ -1,4 +1,4 @@
-//! Which budgets pay for a call: its tenant's, application's, key's and scenario's whoever answers, and those of the
+//! Which budgets pay for a call: its tenant's, application's, key's, scenario's and end user's whoever answers, and those of the
 //! models and providers that may answer it.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use base::{BudgetId, ModelName, Name, TenantName};
 use edge_core::plan::{Attempt, Candidate, Path};
 use wire::catalog::{Budget, Catalog, Scope};
 
+use crate::ingress::Behalf;
 use crate::snapshot::Principal;
 
 /// Budgets of models and of providers.
@@ -33,7 +34,11 @@ impl ModelBudgets {
                 Scope::Provider(provider) => {
                     compiled.by_provider.entry(provider.clone()).or_default().push(Arc::new(budget.clone()));
                 }
-                Scope::Tenant(_) | Scope::App(..) | Scope::Key(_) | Scope::Scenario(..) => {}
+                Scope::Tenant(_)
+                | Scope::App(..)
+                | Scope::Key(_)
+                | Scope::Scenario(..)
+                | Scope::EachUser(..) => {}
             }
         }
         compiled
@@ -62,9 +67,16 @@ pub(crate) struct Payer {
     pub(crate) budget: Arc<Budget>,
     /// The models it pays for, by their numbers; `None`: whichever answers.
     models: Option<Vec<usize>>,
+    /// The account of it: the budget itself, or the end user's.
+    account: BudgetId,
 }
 
 impl Payer {
+    fn new(budget: &Arc<Budget>, user: u64, models: Option<Vec<usize>>) -> Self {
+        let account = if budget.is_each_users() { budget.id.of_user(user) } else { budget.id };
+        Self { budget: Arc::clone(budget), models, account }
+    }
+
     /// Whether it pays when this model answers.
     pub(crate) fn pays_for(&self, model: usize) -> bool {
         self.models.as_ref().is_none_or(|models| models.contains(&model))
@@ -85,23 +97,22 @@ impl Payer {
         self.models.is_some()
     }
 
-    /// Which budget.
-    pub(crate) fn id(&self) -> BudgetId {
-        self.budget.id
+    /// Which account of a budget.
+    pub(crate) const fn id(&self) -> BudgetId {
+        self.account
     }
 }
 
-/// All that pay for a call of `principal` in `scenario` that one of `candidates` answers.
+/// All that pay for a call of `principal` on this behalf that one of `candidates` answers.
 pub(crate) fn payers<'a>(
     principal: &Principal,
-    scenario: Option<&Name>,
+    behalf: &Behalf,
     candidates: impl Iterator<Item = &'a Candidate>,
     of_models: &ModelBudgets,
 ) -> Vec<Payer> {
-    let of_scenario = scenario.and_then(|scenario| principal.scenarios.get(scenario));
+    let of_scenario = behalf.scenario.as_ref().and_then(|scenario| principal.scenarios.get(scenario));
     let of_caller = principal.budgets.iter().chain(of_scenario.into_iter().flatten());
-    let mut payers: Vec<Payer> =
-        of_caller.map(|budget| Payer { budget: Arc::clone(budget), models: None }).collect();
+    let mut payers: Vec<Payer> = of_caller.map(|budget| Payer::new(budget, behalf.user, None)).collect();
     let whole = payers.len();
     for candidate in candidates {
         for budget in of_models.of(candidate, &principal.tenant) {
@@ -109,7 +120,7 @@ pub(crate) fn payers<'a>(
             match known.and_then(|payer| payer.models.as_mut()) {
                 Some(models) => models.push(candidate.index),
                 None => {
-                    payers.push(Payer { budget: Arc::clone(budget), models: Some(vec![candidate.index]) });
+                    payers.push(Payer::new(budget, behalf.user, Some(vec![candidate.index])));
                 }
             }
         }

@@ -15,6 +15,7 @@ use wire::catalog::{Budget, Operation};
 
 use crate::convert::Call;
 use crate::identity::Caller;
+use crate::ingress::Behalf;
 use crate::payers::{Payer, payers};
 use crate::snapshot::Snapshots;
 use crate::thresholds::Economy;
@@ -76,7 +77,7 @@ pub(crate) struct Route {
 pub(crate) fn route(
     caller: &Caller,
     call: &Call,
-    scenario: Option<&Name>,
+    behalf: &Behalf,
     home: &RegionName,
     drawn: u64,
 ) -> Result<Route, NoRoute> {
@@ -90,7 +91,7 @@ pub(crate) fn route(
         return Err(NoRoute::Unsupported(operation));
     }
     let of_models = caller.snapshot().model_budgets();
-    let payers = payers(caller.principal(), scenario, offered().map(AsRef::as_ref), of_models);
+    let payers = payers(caller.principal(), behalf, offered().map(AsRef::as_ref), of_models);
     let bound = |candidate: &Candidate| {
         let is_paid = payers.iter().any(|payer| payer.pays_for(candidate.index));
         Bound::of(&size, operation, &candidate.model, is_paid)

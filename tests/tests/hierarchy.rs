@@ -84,6 +84,45 @@ async fn every_level_pays_and_the_first_that_cannot_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_user_of_an_application_has_the_whole_limit() {
+    let mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
+    let story = Story::new("users")
+        .with(&format!("models:\n{}", model(&mesh, "cheap")))
+        .with("routes: [{name: either, strategy: ordered, targets: [cheap]}]")
+        .with("budgets: [{name: users-each, tenant: users, app: app, each: user, unit: requests, window: total, limit: 3}]");
+    story.apply(&mesh);
+    let asking = Asking { mesh: &mesh, key: story.key() };
+    until("the edge knows the models", async || (asking.of(None).await == 200).then_some(())).await;
+    for user in ["ann", "bob", "Ann"] {
+        let mut answered = Vec::new();
+        for _call in 0..4 {
+            answered.push(asking.of(Some(user)).await);
+        }
+        assert_eq!(answered, [200, 200, 200, 402], "{user}");
+    }
+    // Idle users are forgotten at the edge; what they spent is not.
+    until("no edge holds credit of users", async || {
+        mesh.operate(&["leases", "--all", "--budget", "users-each"])
+            .ok()?
+            .contains("no edge holds")
+            .then_some(())
+    })
+    .await;
+    assert_eq!(asking.of(Some("ann")).await, 402);
+    assert_eq!([asking.of(None).await, asking.of(None).await, asking.of(None).await], [200, 200, 402]);
+    let budgets: Value =
+        serde_json::from_str(&mesh.operate(&["budgets", "--budget", "users-each", "--json"]).unwrap())
+            .unwrap();
+    let account = &budgets["budgets"][0];
+    assert_eq!(
+        (&account["accounts"], &account["limit"], &account["scope"]),
+        (&json!(4), &json!(3), &json!("each user of users/app"))
+    );
+    let got = mesh.operate(&["get", "budgets", "users-each"]).unwrap();
+    assert!(got.contains("each"), "{got}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_soft_budget_warns_then_makes_calls_cheaper_then_refuses() {
     let mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
     let story = Story::new("soft")
@@ -152,13 +191,23 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Calls as SDKs do: a 503 says that nothing was spent and when to come back.
+    /// Calls in a scenario.
     async fn call(&self, scenario: Option<&str>) -> Answer {
+        self.saying("x-portolan-scenario", scenario).await
+    }
+
+    /// How a call of an end user ends.
+    async fn of(&self, user: Option<&str>) -> u16 {
+        self.saying("x-portolan-user", user).await.status.as_u16()
+    }
+
+    /// Calls as SDKs do: a 503 says that nothing was spent and when to come back.
+    async fn saying(&self, header: &'static str, value: Option<&str>) -> Answer {
         let body = json!({"model": "either", "messages": [{"role": "user", "content": "One word, please."}]});
         let mut request = post("/v1/chat/completions", &self.key, body.to_string());
         request.headers_mut().insert("x-portolan-debug", "true".parse().unwrap());
-        if let Some(scenario) = scenario {
-            request.headers_mut().insert("x-portolan-scenario", scenario.parse().unwrap());
+        if let Some(value) = value {
+            request.headers_mut().insert(header, value.parse().unwrap());
         }
         until("credit is there", async || {
             let answer = self.mesh.client().ask(&self.mesh.plain("eu"), request.clone()).await.unwrap();

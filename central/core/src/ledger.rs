@@ -42,6 +42,8 @@ const SEAL_AFTER_MS: u64 = 24 * 3_600_000;
 /// Sealed windows kept for [`Ledger::check`], per budget.
 const SEALED_KEPT: usize = 8;
 const SWEEP_EACH_MS: u64 = 3_600_000;
+/// Accounts of a budget that each end user has one of. Who comes beyond that gets no credit.
+const USERS: usize = 1_000_000;
 
 /// Every budget's accounts and every edge's incarnations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,8 +67,11 @@ struct Book {
     budget: Budget,
     /// Removed from the configuration: grants nothing, settles what it granted, and keeps what was spent.
     removed: bool,
-    accounts: BTreeMap<WindowId, Account>,
+    accounts: BTreeMap<Slot, Account>,
 }
+
+/// Which account of a budget: an end user's by its hash, or with 0 the only one; and its window.
+type Slot = (u64, WindowId);
 
 /// The answer to a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,11 +171,15 @@ impl Ledger {
     }
 
     fn charge(&mut self, edge: &Name, incarnation: Incarnation, charge: &Charge) {
+        let now = self.now;
         let window = match charge.window {
             WindowId::OPEN => {
-                let Some(book) = self.books.get_mut(&charge.budget) else { return };
-                let open = book.budget.window_at(self.now);
-                book.accounts.entry(open).or_default();
+                let Some(book) = self.book_of(charge.budget) else { return };
+                let open = book.budget.window_at(now);
+                if !book.has_room((charge.budget.user(), open)) {
+                    return;
+                }
+                book.accounts.entry((charge.budget.user(), open)).or_default();
                 open
             }
             told => told,
@@ -178,10 +187,19 @@ impl Ledger {
         if let Some(account) = self.account(charge.budget, window) {
             account.charge(&Holding::new(edge, incarnation), charge.amount, charge.overrun);
         }
+        if let Some(book) = self.book_of(charge.budget) {
+            book.forget_settled(now, (charge.budget.user(), window));
+        }
+    }
+
+    /// The book of an account, when the budget is of that kind.
+    fn book_of(&mut self, account: BudgetId) -> Option<&mut Book> {
+        let each = account.user() != 0;
+        self.books.get_mut(&account.budget()).filter(|book| book.budget.is_each_users() == each)
     }
 
     fn account(&mut self, budget: BudgetId, window: WindowId) -> Option<&mut Account> {
-        self.books.get_mut(&budget)?.accounts.get_mut(&window)
+        self.book_of(budget)?.accounts.get_mut(&(budget.user(), window))
     }
 
     /// Closes an incarnation whose last word is here and whose receipts are all applied.
@@ -192,11 +210,12 @@ impl Ledger {
         let holding = Holding::new(edge, incarnation);
         let mut crash = Vec::new();
         for (id, book) in &mut self.books {
-            for (window, account) in &mut book.accounts {
-                let said = spent.get(&(*id, *window)).copied().unwrap_or_default();
+            for ((user, window), account) in &mut book.accounts {
+                let id = id.of_user(*user);
+                let said = spent.get(&(id, *window)).copied().unwrap_or_default();
                 let (amount, overrun) = account.close(&holding, said);
                 if amount > base::Amount::ZERO || overrun > base::Amount::ZERO {
-                    crash.push(Charge { budget: *id, window: *window, amount, overrun });
+                    crash.push(Charge { budget: id, window: *window, amount, overrun });
                 }
             }
         }
@@ -226,6 +245,19 @@ impl Book {
         (!self.removed).then(|| self.budget.window_at(now))
     }
 
+    /// Whether another account may be kept.
+    fn has_room(&self, slot: Slot) -> bool {
+        slot.0 == 0 || self.accounts.len() < USERS || self.accounts.contains_key(&slot)
+    }
+
+    /// A user's account of a window that ended is forgotten once all of it is settled.
+    fn forget_settled(&mut self, now: WallMs, (user, window): Slot) {
+        let over = user != 0 && self.open(now) != Some(window);
+        if over && self.accounts.get(&(user, window)).is_some_and(Account::is_settled) {
+            self.accounts.remove(&(user, window));
+        }
+    }
+
     fn sweep(&mut self, now: WallMs) {
         let budget = &self.budget;
         let over = |window: WindowId| {
@@ -233,10 +265,13 @@ impl Book {
                 .window_end(window)
                 .is_some_and(|end| now.as_millis() >= end.as_millis().saturating_add(SEAL_AFTER_MS))
         };
-        for (window, account) in &mut self.accounts {
+        for ((_user, window), account) in &mut self.accounts {
             if over(*window) {
                 account.seal();
             }
+        }
+        if self.budget.is_each_users() {
+            return self.accounts.retain(|_slot, account| !account.is_sealed());
         }
         while self.accounts.values().filter(|account| account.is_sealed()).count() > SEALED_KEPT {
             self.accounts.pop_first();

@@ -160,8 +160,10 @@ fn mentions(object: &Object, id: &ObjectId) -> bool {
             route.targets.iter().any(|target| target.model == *name)
         }
         (Object::Budget(budget), id) => match (&budget.scope, id) {
-            (Scope::Tenant(tenant), ObjectId::Tenant(gone)) => tenant == gone,
-            (Scope::App(tenant, app), ObjectId::App(of, gone)) => tenant == of && app == gone,
+            (Scope::Tenant(tenant) | Scope::EachUser(tenant, None), ObjectId::Tenant(gone)) => tenant == gone,
+            (Scope::App(tenant, app) | Scope::EachUser(tenant, Some(app)), ObjectId::App(of, gone)) => {
+                tenant == of && app == gone
+            }
             (Scope::Key(key), ObjectId::Key(gone)) => key == gone,
             (Scope::Scenario(tenant, _) | Scope::Model(Some(tenant), _), ObjectId::Tenant(gone)) => {
                 tenant == gone

@@ -218,7 +218,7 @@ impl BudgetNumbers {
             return *known;
         }
         self.next = self.next.saturating_add(1);
-        let fresh = BudgetId(self.next);
+        let fresh = BudgetId(self.next.into());
         self.given.insert(meaning, fresh);
         fresh
     }

@@ -125,6 +125,9 @@ pub struct LedgerRow {
     pub unit: Unit,
     /// The window's start; 0 for a total.
     pub window: WindowId,
+    /// Accounts that are summed here: one, or one per end user who was seen.
+    #[serde(default)]
+    pub accounts: u64,
     /// Whether it may be granted from.
     pub open: bool,
     /// Its limit.
@@ -169,6 +172,9 @@ pub struct Leases {
 pub struct LeaseRow {
     /// The budget.
     pub budget: Name,
+    /// The end user's hash, where each has an account.
+    #[serde(default)]
+    pub user: Option<String>,
     /// What it counts.
     pub unit: Unit,
     /// The window's start; 0 for a total.

@@ -57,6 +57,7 @@ fn ledger_row(row: LedgerRow) -> api::LedgerRow {
         budget: row.name,
         unit: row.unit,
         window: row.window,
+        accounts: row.accounts,
         open: row.open,
         limit: row.limit,
         granted: row.granted,
@@ -82,7 +83,8 @@ pub(super) async fn budgets(State(door): Shared) -> Answer<api::Budgets> {
             ledger.check().into_iter().filter(|row| row.open).map(|row| (row.budget, row)).collect();
         let mut holders: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for lease in ledger.leases().filter(|lease| lease.granted > lease.returned) {
-            holders.entry((lease.budget, lease.window)).or_default().push(holder(lease));
+            let of: &mut Vec<api::BudgetHolder> = holders.entry((lease.budget, lease.window)).or_default();
+            add(of, holder(lease));
         }
         let account = |budget: &Budget| {
             let row = open.get(&budget.id);
@@ -101,6 +103,7 @@ fn account(
     holders: Vec<api::BudgetHolder>,
 ) -> api::BudgetAccount {
     let of = |part: fn(&LedgerRow) -> Amount| row.map(part).unwrap_or_default();
+    let untouched = if budget.is_each_users() { Amount::ZERO } else { budget.limit };
     api::BudgetAccount {
         budget: budget.name.clone(),
         scope: status::scope(&budget.scope),
@@ -108,15 +111,27 @@ fn account(
         window: budget.window,
         since,
         until: budget.window_end(since),
+        accounts: row.map_or_else(|| u64::from(!budget.is_each_users()), |row| row.accounts),
         limit: budget.limit,
         spent: of(|row| row.spent),
         held: of(|row| row.outstanding.saturating_add(row.orphaned)),
         // A window that nobody asked for yet has all of its limit.
-        remaining: row.map_or(budget.limit, |row| row.left),
+        remaining: row.map_or(untouched, |row| row.left),
         debt: of(|row| row.overrun),
         written_off: of(|row| row.written_off),
         corrected: row.map(|row| row.corrected).unwrap_or_default(),
         holders,
+    }
+}
+
+/// Adds what a life holds; of each user's accounts, all together.
+fn add(holders: &mut Vec<api::BudgetHolder>, more: api::BudgetHolder) {
+    match holders.iter_mut().find(|known| (&known.edge, known.life) == (&more.edge, more.life)) {
+        Some(known) => {
+            known.granted = known.granted.saturating_add(more.granted);
+            known.held = known.held.saturating_add(more.held);
+        }
+        None => holders.push(more),
     }
 }
 
@@ -140,6 +155,7 @@ fn lease_row(row: LeaseRow) -> api::LeaseRow {
     api::LeaseRow {
         budget: row.name,
         unit: row.unit,
+        user: (row.user != 0).then(|| format!("{:016x}", row.user)),
         window: row.window,
         edge: row.edge,
         incarnation: row.incarnation,

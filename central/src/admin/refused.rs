@@ -127,7 +127,7 @@ impl From<Refusal> for Refused {
             Refusal::Undecided(Undecided::NoEdge(_) | Undecided::NoBudget(_) | Undecided::NoWindow) => {
                 Self::not_found(refusal.to_string())
             }
-            Refusal::Undecided(Undecided::Rolling | Undecided::TooMuch(_)) => {
+            Refusal::Undecided(Undecided::Rolling | Undecided::EachUsers | Undecided::TooMuch(_)) => {
                 Self::conflict(refusal.to_string())
             }
             Refusal::Nested => Self::internal(refusal.to_string()),

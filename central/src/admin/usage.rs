@@ -212,7 +212,7 @@ fn receipt_row(edge: Name, receipt: Receipt) -> api::ReceiptRow {
             .charges
             .iter()
             .map(|charge| api::ChargeRow {
-                budget: charge.budget,
+                budget: charge.budget.budget(),
                 window: charge.window,
                 amount: charge.amount,
                 overrun: charge.overrun,

@@ -106,13 +106,14 @@ mod tests {
 
     fn report(incarnation: u32, rows: &[(u64, u64)]) -> Report {
         let row = |(budget, spent): &(u64, u64)| UsageRow {
-            budget: BudgetId(*budget),
+            budget: BudgetId((*budget).into()),
             window: WindowId(0),
             spent: Amount(*spent),
             returned: Amount(0),
             want: Amount(0),
             waiting: Amount(0),
             number: 0,
+            forgotten: false,
         };
         Report { era: Era(0), incarnation: Incarnation(incarnation), rows: rows.iter().map(row).collect() }
     }

@@ -139,6 +139,7 @@ async fn the_newest_process_of_an_edge_wins_and_credit_comes_by_grant() {
         want: Amount(10),
         waiting: Amount(10),
         number: 0,
+        forgotten: false,
     };
     let report = Report { era: welcome.era, incarnation: welcome.incarnation, rows: vec![row] };
     new.say(&ToCentral::Report(report)).await;

@@ -276,7 +276,7 @@ impl Found {
 }
 
 fn charges_of(text: &str) -> Result<Vec<Charge>, StoreError> {
-    let read: Result<Vec<(u64, u64, u64, u64)>, _> = serde_json::from_str(text);
+    let read: Result<Vec<(u128, u64, u64, u64)>, _> = serde_json::from_str(text);
     let read = read.map_err(|error| StoreError::Damaged(format!("charges cannot be read: {error}")))?;
     let charge = |(budget, window, amount, overrun)| Charge {
         budget: BudgetId(budget),

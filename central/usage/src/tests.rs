@@ -46,7 +46,7 @@ fn receipt(seed: u64) -> Receipt {
         code: seed.is_multiple_of(9).then_some(base::Code::ALL[0]),
         charges: (0..seed % 3)
             .map(|n| Charge {
-                budget: BudgetId(n),
+                budget: BudgetId(n.into()),
                 window: WindowId(seed),
                 amount: Amount(seed),
                 overrun: Amount(n),

@@ -18,6 +18,7 @@ mod central;
 mod demand;
 mod journal;
 mod line;
+mod users;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use wire::ledger::Charge;
 use account::Account;
 pub use journal::{Mark, Record, Recovered};
 use line::Line;
+use users::Users;
 use waiting::Waiting;
 
 /// How often demand is measured and counters are reported when nothing presses.
@@ -57,7 +59,9 @@ pub struct Wallet {
     last: Option<Incarnation>,
     /// Whether a session with central stands.
     attached: bool,
+    /// By budget, or by end user's account of one.
     lines: BTreeMap<BudgetId, Line>,
+    users: Users,
     /// Earlier incarnations, until central closed them.
     former: BTreeMap<Incarnation, Life>,
     waiting: Waiting,
@@ -183,23 +187,30 @@ impl Wallet {
         let wanted: BTreeMap<BudgetId, &Budget> =
             budgets.values().map(|budget| (budget.id, budget)).collect();
         for (id, line) in &mut self.lines {
-            if !wanted.contains_key(id) {
-                line.remove();
+            match wanted.get(&id.budget()) {
+                Some(budget) => line.install(budget),
+                None => line.remove(),
             }
         }
-        for (id, budget) in wanted {
+        self.users.install(wanted.values().copied());
+        for (id, budget) in wanted.into_iter().filter(|(_id, budget)| !budget.is_each_users()) {
             self.lines.entry(id).or_default().install(budget);
         }
         self.settle_down();
     }
 
-    /// Each budget's open window: credit granted and not returned, spent, held.
+    /// Each budget's open window: credit granted and not returned, spent, held; of end users who are not forgotten.
     pub fn standing(&self) -> impl Iterator<Item = (BudgetId, [Amount; 3])> {
-        self.lines.iter().filter_map(|(id, line)| {
-            let (_window, account) = line.open()?;
+        let mut sums: BTreeMap<BudgetId, [Amount; 3]> = BTreeMap::new();
+        for (id, line) in &self.lines {
+            let Some((_window, account)) = line.open() else { continue };
             let kept = account.unspent().saturating_add(account.spent());
-            Some((*id, [kept, account.spent(), account.held()]))
-        })
+            let sum = sums.entry(id.budget()).or_default();
+            for (sum, part) in sum.iter_mut().zip([kept, account.spent(), account.held()]) {
+                *sum = sum.saturating_add(part);
+            }
+        }
+        sums.into_iter()
     }
 
     /// The share of a budget that is spent, in thousandths, its limit and what is spent, as far as central said.
@@ -215,6 +226,7 @@ impl Wallet {
     }
 
     fn ask_plain(&mut self, asks: &[(BudgetId, Amount)], now: Mono) -> Decision {
+        self.meet(asks);
         if let Some(refused) = self.refuse_at_once(asks, now) {
             return Decision::Refused(refused);
         }
@@ -289,6 +301,9 @@ impl Wallet {
             }
         }
         self.settle_down();
+        if self.attached {
+            self.forget(now);
+        }
     }
 
     /// Whether something should be reported before the next tick.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{Mono, Name, RequestId, WallMs};
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri};
+use ring::digest;
 use telemetry::trace::Context;
 use wire::catalog::Operation;
 
@@ -104,8 +105,8 @@ pub(crate) struct Arrival {
     pub(crate) via: Arc<Via>,
     /// The request's headers.
     pub(crate) headers: HeaderMap,
-    /// The scenario it belongs to, as its caller says.
-    pub(crate) scenario: Option<Name>,
+    /// On whose behalf, as its caller says.
+    pub(crate) behalf: Behalf,
     /// Whether hops, attempts and timings are asked for.
     pub(crate) debug: bool,
     /// This call's place in its trace.
@@ -116,11 +117,41 @@ pub(crate) struct Arrival {
     pub(crate) pass: Pass,
 }
 
+/// On whose behalf a call is made, beside its key's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Behalf {
+    /// The scenario it belongs to.
+    pub(crate) scenario: Option<Name>,
+    /// The end user, by a hash; calls that name none are of one user.
+    pub(crate) user: u64,
+}
+
+/// On whose behalf a request says that it is made.
+///
+/// # Errors
+/// [`BadHeader`] when a header is malformed.
+pub(crate) fn behalf(headers: &HeaderMap) -> Result<Behalf, BadHeader> {
+    Ok(Behalf { scenario: scenario(headers)?, user: user(headers)? })
+}
+
+/// The end user, known by 63 bits of a hash.
+fn user(headers: &HeaderMap) -> Result<u64, BadHeader> {
+    let mut values = headers.get_all(USER).iter();
+    let Some(value) = values.next() else { return Ok(NOBODY) };
+    let name = value.as_bytes().trim_ascii();
+    if name.is_empty() || name.len() > LONGEST_USER || values.next().is_some() {
+        return Err(BadHeader(USER));
+    }
+    let digest = digest::digest(&digest::SHA256, name);
+    let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
+    Ok(u64::from_be_bytes(first) | (1 << 63))
+}
+
 /// The scenario that a request says it belongs to.
 ///
 /// # Errors
 /// [`BadHeader`] when it is no name.
-pub(crate) fn scenario(headers: &HeaderMap) -> Result<Option<Name>, BadHeader> {
+fn scenario(headers: &HeaderMap) -> Result<Option<Name>, BadHeader> {
     let mut values = headers.get_all(SCENARIO).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let name = value.to_str().ok().and_then(|text| text.parse().ok());
@@ -144,11 +175,37 @@ pub(crate) fn asks_debug(headers: &HeaderMap, uri: &Uri) -> bool {
 /// Names the scenario.
 const SCENARIO: &str = "x-portolan-scenario";
 
+/// Names the end user: whatever the application knows them by.
+const USER: &str = "x-portolan-user";
+
+/// The longest name of an end user, in bytes.
+const LONGEST_USER: usize = 256;
+
+/// Stands for the end users of calls that name none.
+const NOBODY: u64 = 1;
+
 #[cfg(test)]
 mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
+
+    #[test]
+    fn users_are_told_apart_and_those_without_a_name_are_one() {
+        let user = |names: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for name in names {
+                headers.append(USER, name.parse().unwrap());
+            }
+            behalf(&headers).map(|behalf| behalf.user)
+        };
+        assert_eq!(user(&[]), Ok(NOBODY));
+        assert_eq!(user(&["ann"]), user(&[" ann "]));
+        assert_ne!(user(&["ann"]), user(&["Ann"]));
+        assert_eq!(user(&["ann", "bob"]), Err(BadHeader(USER)));
+        assert_eq!(user(&[""]), Err(BadHeader(USER)));
+        assert_eq!(user(&["x".repeat(257).as_str()]), Err(BadHeader(USER)));
+    }
 
     #[test]
     fn paths_lead_to_operations_and_pages_and_wrong_methods_are_told_the_right_one() {

@@ -72,7 +72,7 @@ async fn exceeded(spent: u64, most: u64) -> String {
     let (limit, spent) = (budget.limit, Amount(spent));
     let refusal = Refusal::Exceeded { budget: budget.id, limit, spent, waited: true };
     let noon = WallMs::from_millis(1_764_504_000_000);
-    let denied = Denied::Budget(refusal, Some((budget, Amount(most))));
+    let denied = Denied::Budget(refusal, Some((std::sync::Arc::new(budget), Amount(most))));
     let response = denied.told(Mono::ZERO, noon).response();
     assert_eq!((response.status().as_u16(), response.headers().get(RETRY_AFTER)), (402, None));
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()

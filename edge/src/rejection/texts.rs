@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use base::{Amount, Code, ModelName, Mono, Unit, WallMs};
 use edge_core::bound::Lacks;
 use edge_core::limits::Refused;
@@ -219,7 +221,7 @@ fn limited(level: Level, refused: Refused, now: Mono) -> Rejection {
     }
 }
 
-fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> Rejection {
+fn unpaid(refusal: &Refusal, short: Option<&(Arc<Budget>, Amount)>, wall: WallMs) -> Rejection {
     let name = short.map_or("of this call", |(budget, _most)| budget.name.as_str());
     match refusal {
         Refusal::Exceeded { limit, spent, .. } => {
@@ -251,7 +253,7 @@ fn unpaid(refusal: &Refusal, short: Option<&(Budget, Amount)>, wall: WallMs) -> 
 }
 
 /// What comes free by itself soon is a rate, and clients may try again; the rest they must not.
-fn spent_up(words: String, short: Option<&(Budget, Amount)>, wall: WallMs) -> Rejection {
+fn spent_up(words: String, short: Option<&(Arc<Budget>, Amount)>, wall: WallMs) -> Rejection {
     match short.and_then(|(budget, most)| comes_free(budget, *most, wall)) {
         Some(after) => Rejection::new(Code::RateLimited, words).retry_after(after),
         None => Rejection::new(Code::BudgetExceeded, words),
@@ -270,7 +272,7 @@ fn starts_anew(budget: &Budget, wall: WallMs) -> String {
 /// A budget that refuses from some share of its limit on.
 fn reached(
     name: &str,
-    short: Option<&(Budget, Amount)>,
+    short: Option<&(Arc<Budget>, Amount)>,
     limit: Amount,
     spent: Amount,
     wall: WallMs,
@@ -299,7 +301,7 @@ fn comes_free(budget: &Budget, most: Amount, wall: WallMs) -> Option<Duration> {
 }
 
 /// Whether nothing is left, the call alone is too large for what is left, or others hold it: each has another mend.
-fn exceeded(short: Option<&(Budget, Amount)>, limit: Amount, spent: Amount, wall: WallMs) -> String {
+fn exceeded(short: Option<&(Arc<Budget>, Amount)>, limit: Amount, spent: Amount, wall: WallMs) -> String {
     let Some((budget, most)) = short else { return "A budget of this call is exhausted.".to_owned() };
     let (name, left) = (&budget.name, limit.saturating_sub(spent));
     let show = |amount| budget.unit.show(amount);

@@ -32,7 +32,7 @@ pub struct Principal {
     pub tenant_gate: SharedGate,
     /// Limits of the key's calls.
     pub key_gate: SharedGate,
-    /// Budgets that pay for all of its calls: the tenant's, the application's, the key's.
+    /// Budgets that pay for all of its calls: the tenant's, the application's, the key's, each end user's.
     pub budgets: Vec<Arc<Budget>>,
     /// Those that pay, too, for calls of one of the tenant's scenarios.
     pub scenarios: Arc<Scenarios>,
@@ -115,6 +115,8 @@ fn paying(by_scope: &BTreeMap<&Scope, Vec<Arc<Budget>>>, key: &Key) -> Vec<Arc<B
         Scope::Tenant(key.tenant.clone()),
         Scope::App(key.tenant.clone(), key.app.clone()),
         Scope::Key(key.name.clone()),
+        Scope::EachUser(key.tenant.clone(), None),
+        Scope::EachUser(key.tenant.clone(), Some(key.app.clone())),
     ]
     .iter()
     .filter_map(|scope| by_scope.get(scope))

@@ -136,8 +136,8 @@ macro_rules! number {
 number! {
     /// A central node's number in the Raft group; given once, never reused.
     NodeId(u64);
-    /// A budget's number; given by central when the budget is first seen, never reused.
-    BudgetId(u64);
+    /// A budget's number, given by central when the budget is first seen and never reused; or one end user's account of it.
+    BudgetId(u128);
     /// One life of an edge's journal. Strictly increases for an edge; committed before use. 0 is never given.
     Incarnation(u32);
     /// Version of the configuration; raised by one with each change.
@@ -244,6 +244,26 @@ impl FromStr for Role {
             "operator" => Ok(Self::Operator),
             _other => Err(IdError::Word { expected: "central, edge, operator" }),
         }
+    }
+}
+
+impl BudgetId {
+    /// The account of one end user, known by a hash that is not 0.
+    #[must_use]
+    pub fn of_user(self, user: u64) -> Self {
+        Self(u128::from(user) << 64 | self.budget().0)
+    }
+
+    /// The budget, whoever's account of it this is.
+    #[must_use]
+    pub const fn budget(self) -> Self {
+        Self(self.0 & ((1 << 64) - 1))
+    }
+
+    /// The hash of the end user whose account this is; 0: the budget has one account.
+    #[must_use]
+    pub fn user(self) -> u64 {
+        u64::try_from(self.0 >> 64).unwrap_or_default()
     }
 }
 

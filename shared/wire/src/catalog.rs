@@ -232,6 +232,8 @@ pub enum Scope {
     Model(Option<TenantName>, ModelName),
     /// Those that this provider answers, whoever calls.
     Provider(Name),
+    /// A tenant's, or one of its applications', each end user's from an account of their own.
+    EachUser(TenantName, Option<Name>),
 }
 
 /// The span after which a budget starts anew.
@@ -323,6 +325,12 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Whether each end user has an account, with the whole limit.
+    #[must_use]
+    pub const fn is_each_users(&self) -> bool {
+        matches!(self.scope, Scope::EachUser(..))
+    }
+
     /// The window that contains `at`.
     #[must_use]
     pub fn window_at(&self, at: WallMs) -> WindowId {

@@ -27,9 +27,11 @@ pub struct UsageRow {
     pub want: Amount,
     /// What the waiting call that lacks least lacks, at the least one unit; zero when no call waits.
     pub waiting: Amount,
-    /// Rises with each row of this incarnation and window that says something new; 0 while the edge does not know the
+    /// Rises with each row of this budget that says something new; 0 while the edge does not know the
     /// window. The highest says what is wanted, whatever arrives after it, and is repeated until central heard it.
     pub number: u64,
+    /// The edge knows nothing of this account any more; should it ask again, it begins where central says.
+    pub forgotten: bool,
 }
 
 /// An edge's counters. Sent each 250 ms, or at once when a call waits or surplus goes back.
@@ -66,6 +68,8 @@ pub struct GrantRow {
     pub granted: Amount,
     /// The highest number of a row that central heard: `granted` is all that came of it and of those before.
     pub heard: u64,
+    /// What central knows that this incarnation spent in this window.
+    pub heard_spent: Amount,
     /// What central knows that it gave back.
     pub heard_returned: Amount,
     /// What the window is good for.

@@ -90,6 +90,7 @@ fn to_central() -> Vec<ToCentral> {
         want: Amount(100),
         waiting: Amount(5),
         number: 9,
+        forgotten: false,
     };
     let hello = Hello {
         level: 1,
@@ -129,6 +130,7 @@ fn to_edge() -> Vec<ToEdge> {
         window: WindowId(0),
         granted: Amount(50),
         heard: 8,
+        heard_spent: Amount(12),
         heard_returned: Amount(3),
         state: WindowState::Open,
         keep: Some(Amount(1)),
@@ -305,6 +307,7 @@ fn all_objects() -> Vec<Object> {
         ),
         budget(Scope::Model(None, "m".parse().unwrap()), Window::Rolling { seconds: 60 }, Unit::OutputTokens),
         budget(Scope::Provider("p".parse().unwrap()), Window::Day, Unit::NanoUsd),
+        budget(Scope::EachUser("acme".parse().unwrap(), None), Window::Day, Unit::NanoUsd),
         soft_budget(),
     ]
 }

@@ -117,6 +117,7 @@ pub(crate) fn ledger() -> Ledger {
         budget: "all".parse().unwrap(),
         unit: Unit::NanoUsd,
         window: WindowId(0),
+        accounts: 1,
         open: true,
         limit: Amount(10_000),
         granted: 3_000,

@@ -264,10 +264,10 @@ impl Report<'_> {
         let id = ObjectId::Budget(budget.name.clone());
         let catalog = self.catalog;
         let (exists, field, what) = match &budget.scope {
-            Scope::Tenant(tenant) => {
+            Scope::Tenant(tenant) | Scope::EachUser(tenant, None) => {
                 (catalog.tenants.contains_key(tenant), "tenant", format!("no tenant {tenant:?}"))
             }
-            Scope::App(tenant, app) => (
+            Scope::App(tenant, app) | Scope::EachUser(tenant, Some(app)) => (
                 catalog.apps.contains_key(&(tenant.clone(), app.clone())),
                 "app",
                 format!("tenant {tenant} has no app {app:?}"),

@@ -48,6 +48,19 @@ fn scope(fields: &mut Fields<'_, '_>) -> Option<Scope> {
     let scenario = fields.optional("scenario", word::<Name>);
     let model = fields.optional("model", word::<ModelName>);
     let provider = fields.optional("provider", word::<Name>);
+    let each = fields.or("each", is_user, false)?;
+    if each {
+        return match (tenant?, app?, key?, scenario?, model?, provider?) {
+            (Some(tenant), app, None, None, None, None) => Some(Scope::EachUser(tenant, app)),
+            _other => {
+                fields.missing(
+                    "tenant",
+                    "each user of whom? say `tenant`, or `tenant` and `app`, and no other scope",
+                );
+                None
+            }
+        };
+    }
     match (tenant?, app?, key?, scenario?, model?, provider?) {
         (Some(tenant), None, None, None, None, None) => Some(Scope::Tenant(tenant)),
         (Some(tenant), Some(app), None, None, None, None) => Some(Scope::App(tenant, app)),
@@ -61,6 +74,13 @@ fn scope(fields: &mut Fields<'_, '_>) -> Option<Scope> {
             fields.missing("tenant", what);
             None
         }
+    }
+}
+
+fn is_user(value: &Value) -> Result<bool, String> {
+    match text(value)?.as_str() {
+        "user" => Ok(true),
+        other => Err(format!("{other:?} has no accounts of its own; known is user")),
     }
 }
 

@@ -157,6 +157,8 @@ fn budget_form(budget: &Budget) -> Value {
         Scope::Scenario(tenant, scenario) => json!({ "tenant": tenant, "scenario": scenario }),
         Scope::Model(tenant, model) => json!({ "tenant": tenant, "model": model }),
         Scope::Provider(provider) => json!({ "provider": provider }),
+        Scope::EachUser(tenant, None) => json!({ "tenant": tenant, "each": "user" }),
+        Scope::EachUser(tenant, Some(app)) => json!({ "tenant": tenant, "app": app, "each": "user" }),
     };
     let unit = match budget.unit {
         Unit::NanoUsd => "usd",

@@ -50,9 +50,16 @@ pub(super) struct Holder {
     pub(super) refunded: Amount,
     /// What receipts told of beyond the credit that was left after that; an overrun.
     debt: Amount,
+    /// Its edge forgot it: it goes once its receipts are here.
+    pub(super) forgotten: bool,
 }
 
 impl Holder {
+    /// Whether all that it got is spent or given back, and every receipt is here.
+    const fn is_settled(&self) -> bool {
+        self.unspent().0 == 0 && self.spent.0 == self.receipts.0
+    }
+
     /// Credit that it neither settled nor returned, as far as it said.
     pub(super) const fn unspent(&self) -> Amount {
         self.granted.saturating_sub(self.returned).saturating_sub(self.spent)
@@ -101,6 +108,31 @@ pub(super) struct Account {
 impl Account {
     pub(super) const fn is_sealed(&self) -> bool {
         self.sealed
+    }
+
+    /// Whether every holder settled all.
+    pub(super) fn is_settled(&self) -> bool {
+        self.holders.values().all(Holder::is_settled)
+    }
+
+    /// A holder's edge knows nothing of it any more: its sums stay, and it goes as soon as it can.
+    pub(super) fn forget(&mut self, holding: &Holding, number: u64) {
+        let Some(holder) = self.holders.get_mut(holding).filter(|holder| number > holder.number) else {
+            return;
+        };
+        (holder.number, holder.forgotten) = (number, true);
+        (holder.want, holder.waiting) = (Amount::ZERO, Amount::ZERO);
+        self.drop_forgotten(holding);
+    }
+
+    fn drop_forgotten(&mut self, holding: &Holding) {
+        if self.holders.get(holding).is_some_and(|holder| holder.forgotten && holder.is_settled()) {
+            self.holders.remove(holding);
+            if self.holders.is_empty() {
+                // An emptied map keeps its memory.
+                self.holders = BTreeMap::new();
+            }
+        }
     }
 
     /// What may have been granted in all.
@@ -178,6 +210,7 @@ impl Account {
                 covered
             }
         };
+        self.drop_forgotten(holding);
         self.totals.receipts += u128::from(covered.0);
         self.totals.overrun += u128::from(amount.0 - covered.0) + u128::from(overrun.0);
     }

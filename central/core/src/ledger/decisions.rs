@@ -95,6 +95,9 @@ pub enum Undecided {
     /// A rolling budget needs no correction: what was spent comes free by itself.
     #[error("a rolling budget is not corrected: what was spent comes free as time passes")]
     Rolling,
+    /// Each end user has an account, and none was named.
+    #[error("each user has an account of that budget; it is not corrected as a whole")]
+    EachUsers,
     /// More would be credited than was spent.
     #[error("only {} is spent in that window, in the budget's unit; no more can be credited", .0.0)]
     TooMuch(Amount),
@@ -109,7 +112,7 @@ impl Ledger {
     /// A budget that is configured, or was.
     #[must_use]
     pub fn budget(&self, id: BudgetId) -> Option<&Budget> {
-        self.books.get(&id).map(|book| &book.budget)
+        self.books.get(&id.budget()).map(|book| &book.budget)
     }
 
     /// Makes a decision, once.
@@ -152,11 +155,11 @@ impl Ledger {
         for incarnation in lives {
             let holding = Holding::new(edge, incarnation);
             for (id, book) in &mut self.books {
-                for (window, account) in &mut book.accounts {
+                for ((user, window), account) in &mut book.accounts {
                     let amount = account.lose(&holding, refund);
                     if amount > Amount::ZERO {
                         rows.push(DecidedRow {
-                            budget: *id,
+                            budget: id.of_user(*user),
                             window: *window,
                             life: Some(incarnation),
                             amount,
@@ -194,17 +197,20 @@ impl Book {
         if matches!(self.budget.window, Window::Rolling { .. }) {
             return Err(Undecided::Rolling);
         }
+        if self.budget.is_each_users() {
+            return Err(Undecided::EachUsers);
+        }
         let open = self.budget.window_at(now);
         let window = window.unwrap_or(open);
         let fresh = Account::default();
-        let spent = self.accounts.get(&window).unwrap_or(&fresh).spent();
-        if window != open && !self.accounts.contains_key(&window) {
+        let spent = self.accounts.get(&(0, window)).unwrap_or(&fresh).spent();
+        if window != open && !self.accounts.contains_key(&(0, window)) {
             return Err(Undecided::NoWindow);
         }
         if credit && amount > spent {
             return Err(Undecided::TooMuch(spent));
         }
-        self.accounts.entry(window).or_default().correct(amount, credit);
+        self.accounts.entry((0, window)).or_default().correct(amount, credit);
         Ok(window)
     }
 }

@@ -28,6 +28,8 @@ struct Spool {
     last_word: Option<FinalReport>,
     /// An operator said that it never spends again.
     lost: bool,
+    /// The highest number under which it forgot an end user: rows below it of a user who is not known say nothing.
+    forgot: u64,
 }
 
 impl Edge {
@@ -65,6 +67,16 @@ impl Edge {
     pub(super) fn may_spend(&self, incarnation: Incarnation) -> bool {
         let spool = self.spools.get(&incarnation);
         incarnation == self.current && spool.is_some_and(|spool| spool.last_word.is_none() && !spool.lost)
+    }
+
+    pub(super) fn forgot(&self, incarnation: Incarnation) -> u64 {
+        self.spools.get(&incarnation).map_or(0, |spool| spool.forgot)
+    }
+
+    pub(super) fn forget(&mut self, incarnation: Incarnation, number: u64) {
+        if let Some(spool) = self.spools.get_mut(&incarnation) {
+            spool.forgot = spool.forgot.max(number);
+        }
     }
 
     /// Marks lives that are not closed as lost: this one, or all. Returns which.

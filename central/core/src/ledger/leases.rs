@@ -13,6 +13,8 @@ pub struct LeaseRow {
     pub name: Name,
     /// What it counts.
     pub unit: Unit,
+    /// The end user's hash; 0 of a budget that has one account.
+    pub user: u64,
     /// Which window.
     pub window: WindowId,
     /// The edge.
@@ -45,11 +47,12 @@ impl Ledger {
     /// All credit that is out, and who asks for some, by budget and window.
     pub fn leases(&self) -> impl Iterator<Item = LeaseRow> {
         self.books.values().flat_map(move |book| {
-            book.accounts.iter().flat_map(move |(window, account)| {
+            book.accounts.iter().flat_map(move |((user, window), account)| {
                 account.holders.iter().map(move |(holding, holder)| LeaseRow {
                     budget: book.budget.id,
                     name: book.budget.name.clone(),
                     unit: book.budget.unit,
+                    user: *user,
                     window: *window,
                     edge: holding.edge.clone(),
                     incarnation: holding.incarnation,

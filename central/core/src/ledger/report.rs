@@ -8,7 +8,7 @@ use wire::ledger::{GrantRow, Grants, Report, UsageRow, WindowState};
 
 use super::account::{Account, Holding};
 use super::share::{Claim, share};
-use super::{Book, Edge, Ledger};
+use super::{Book, Edge, Ledger, Slot};
 use crate::LogMs;
 
 /// An ask older than this gets nothing; edges repeat theirs four times a second while it stands.
@@ -32,8 +32,8 @@ impl Ledger {
             self.hear(edge, report, &mut answers, &mut asked);
         }
         for budget in asked {
-            if let Some(book) = self.books.get_mut(&budget) {
-                book.distribute((self.now, self.clock), &self.edges, &mut answers);
+            if let Some(book) = self.books.get_mut(&budget.budget()) {
+                book.distribute(budget, (self.now, self.clock), &self.edges, &mut answers);
             }
         }
         answers.into_iter().map(|((edge, incarnation), rows)| self.answer(edge, incarnation, &rows)).collect()
@@ -46,13 +46,21 @@ impl Ledger {
         }
         let holding = Holding::new(edge, report.incarnation);
         let may_ask = of.may_spend(report.incarnation);
+        let forgot = of.forgot(report.incarnation);
         let rows = answers.entry((edge.clone(), report.incarnation)).or_default();
         let named: BTreeSet<_> = report.rows.iter().map(|row| (row.budget, row.window)).collect();
         for row in &report.rows {
-            let Some(book) = self.books.get_mut(&row.budget) else { continue };
+            let (user, now) = (row.budget.user(), self.now);
+            let Some(book) = self.book_of(row.budget) else { continue };
             let known = book.merge(&holding, row);
-            let open = book.open(self.now).filter(|_window| may_ask);
-            if known || row.window != WindowId(0) {
+            if row.forgotten {
+                book.forget(&holding, row);
+                continue;
+            }
+            let is_late = |open| user != 0 && row.number < forgot && !book.knows((user, open), &holding);
+            let open =
+                book.open(now).filter(|open| may_ask && book.has_room((user, *open)) && !is_late(*open));
+            if known || row.window != WindowId(0) || book.removed {
                 rows.insert((row.budget, row.window));
             }
             // A row of a window that ended asks for the one that is open, unless that has a row of its own.
@@ -61,12 +69,15 @@ impl Ledger {
             if let Some(open) = open
                 && (row.window == open || (asks && !named.contains(&(row.budget, open))))
             {
-                // Numbers are those of the window that the row names.
-                let number = if row.window == open { row.number } else { 0 };
-                book.claim(open, &holding, &UsageRow { number, ..*row }, self.now);
+                book.claim((user, open), &holding, row, now);
                 rows.insert((row.budget, open));
             }
             asked.insert(row.budget);
+            book.forget_settled(now, (user, row.window));
+        }
+        let farewells = report.rows.iter().filter(|row| row.forgotten);
+        if let (Some(last), Some(of)) = (farewells.map(|row| row.number).max(), self.edges.get_mut(edge)) {
+            of.forget(report.incarnation, last);
         }
     }
 
@@ -78,7 +89,7 @@ impl Ledger {
     ) -> (Name, Grants) {
         let holding = Holding::new(&edge, incarnation);
         let row = |(budget, window): &(BudgetId, WindowId)| {
-            let book = self.books.get(budget)?;
+            let book = self.books.get(&budget.budget())?;
             Some(book.answer(*budget, *window, self.now, &holding, &self.edges))
         };
         let rows = rows.iter().filter_map(row).collect();
@@ -89,21 +100,33 @@ impl Ledger {
 impl Book {
     /// Merges a row's counters; whether its holder is known in its window.
     fn merge(&mut self, holding: &Holding, row: &UsageRow) -> bool {
-        let Some(account) = self.accounts.get_mut(&row.window) else { return false };
+        let Some(account) = self.accounts.get_mut(&(row.budget.user(), row.window)) else { return false };
         account.merge(holding, row.spent, row.returned);
         let Some(holder) = account.holders.get_mut(holding) else { return false };
-        holder.number = holder.number.max(row.number);
+        if !row.forgotten {
+            holder.number = holder.number.max(row.number);
+        }
         true
     }
 
+    fn knows(&self, slot: Slot, holding: &Holding) -> bool {
+        self.accounts.get(&slot).is_some_and(|account| account.holders.contains_key(holding))
+    }
+
+    fn forget(&mut self, holding: &Holding, row: &UsageRow) {
+        if let Some(account) = self.accounts.get_mut(&(row.budget.user(), row.window)) {
+            account.forget(holding, row.number);
+        }
+    }
+
     /// Notes what a holder wants, unless a later row said otherwise.
-    fn claim(&mut self, window: WindowId, holding: &Holding, row: &UsageRow, now: WallMs) {
-        let account = self.accounts.entry(window).or_default();
+    fn claim(&mut self, slot: Slot, holding: &Holding, row: &UsageRow, now: WallMs) {
+        let account = self.accounts.entry(slot).or_default();
         let holder = account.holders.entry(holding.clone()).or_default();
         if row.number < holder.number {
             return;
         }
-        holder.number = row.number;
+        (holder.number, holder.forgotten) = (row.number, false);
         (holder.want, holder.waiting, holder.heard) = (row.want, row.waiting, now);
         if row.waiting > Amount::ZERO {
             holder.piece = row.waiting;
@@ -113,13 +136,13 @@ impl Book {
     /// Shares the open window's pool among all that asked lately.
     fn distribute(
         &mut self,
+        id: BudgetId,
         (now, clock): (WallMs, LogMs),
         edges: &BTreeMap<Name, Edge>,
         answers: &mut Answers,
     ) {
-        let id = self.budget.id;
         let Some(window) = self.open(now) else { return };
-        let Some(account) = self.accounts.get_mut(&window) else { return };
+        let Some(account) = self.accounts.get_mut(&(id.user(), window)) else { return };
         if let Window::Rolling { seconds } = self.budget.window {
             account.mint(self.budget.limit, seconds, clock);
         }
@@ -163,7 +186,7 @@ impl Book {
         edges: &BTreeMap<Name, Edge>,
     ) -> GrantRow {
         let nothing = Account::default();
-        let account = self.accounts.get(&window).unwrap_or(&nothing);
+        let account = self.accounts.get(&(budget.user(), window)).unwrap_or(&nothing);
         let holder = account.holders.get(holding).copied().unwrap_or_default();
         let open = self.open(now) == Some(window);
         let state = match (open, holder.unspent() > Amount::ZERO) {
@@ -179,6 +202,7 @@ impl Book {
             window,
             granted: holder.granted,
             heard: holder.number,
+            heard_spent: holder.spent,
             heard_returned: holder.returned,
             state,
             keep: holder.keep,

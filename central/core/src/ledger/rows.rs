@@ -20,6 +20,8 @@ pub struct LedgerRow {
     pub unit: Unit,
     /// Which window.
     pub window: WindowId,
+    /// Accounts that are summed here: one, or one per end user who was seen.
+    pub accounts: u64,
     /// Whether grants may still come of it.
     pub open: bool,
     /// What may be spent in the window.
@@ -58,11 +60,49 @@ impl Ledger {
     pub fn check(&self) -> Vec<LedgerRow> {
         let of = |book: &Book| -> Vec<LedgerRow> {
             let open = book.open(self.now);
-            let rows = book.accounts.iter();
-            rows.map(|(window, account)| row(book, *window, open == Some(*window), account, &self.edges))
-                .collect()
+            let rows = book.accounts.iter().map(|((_user, window), account)| {
+                row(book, *window, open == Some(*window), account, &self.edges)
+            });
+            if book.budget.is_each_users() { summed(rows) } else { rows.collect() }
         };
         self.books.values().flat_map(of).collect()
+    }
+}
+
+/// Accounts of all users, one row per window.
+fn summed(rows: impl Iterator<Item = LedgerRow>) -> Vec<LedgerRow> {
+    let mut sums: BTreeMap<WindowId, LedgerRow> = BTreeMap::new();
+    for row in rows {
+        match sums.get_mut(&row.window) {
+            Some(sum) => sum.add(&row),
+            None => drop(sums.insert(row.window, row)),
+        }
+    }
+    sums.into_values().collect()
+}
+
+impl LedgerRow {
+    fn add(&mut self, other: &Self) {
+        let parts = [
+            (&mut self.limit, other.limit),
+            (&mut self.receipts, other.receipts),
+            (&mut self.crash, other.crash),
+            (&mut self.settling, other.settling),
+            (&mut self.outstanding, other.outstanding),
+            (&mut self.orphaned, other.orphaned),
+            (&mut self.written_off, other.written_off),
+            (&mut self.overrun, other.overrun),
+            (&mut self.spent, other.spent),
+            (&mut self.left, other.left),
+        ];
+        for (sum, part) in parts {
+            *sum = sum.saturating_add(part);
+        }
+        self.accounts = self.accounts.saturating_add(other.accounts);
+        self.granted = self.granted.saturating_add(other.granted);
+        self.returned = self.returned.saturating_add(other.returned);
+        self.corrected = self.corrected.saturating_add(other.corrected);
+        self.balanced &= other.balanced;
     }
 }
 
@@ -93,6 +133,7 @@ fn row(
         name: book.budget.name.clone(),
         unit: book.budget.unit,
         window,
+        accounts: 1,
         open,
         limit: book.budget.limit,
         granted: totals.granted,

@@ -162,6 +162,69 @@ fn a_removed_budget_remembers_what_was_spent() {
     assert_eq!(ask(&mut ledger, "b", NOON, row(0, 0, 0)).spent, Amount(20));
 }
 
+#[test]
+fn each_user_has_the_whole_limit_and_what_they_spent_is_remembered_without_a_holder() {
+    let mut ledger = ledger_with(10, Window::Total);
+    ledger.set_budget(&Budget {
+        scope: Scope::EachUser("acme".parse().unwrap(), None),
+        ..budget(10, Window::Total)
+    });
+    assert_eq!(of_user(&mut ledger, 0, row(0, 0, 10)), None, "nobody is not somebody");
+    for user in 1..=100 {
+        let asked = UsageRow { number: 3 * user, waiting: Amount(10), ..row(0, 0, 10) };
+        assert_eq!(of_user(&mut ledger, user, asked).unwrap().granted, Amount(10));
+        of_user(&mut ledger, user, UsageRow { number: 3 * user + 1, ..row(4, 6, 0) });
+        let mut batch = batch(user - 1, &[(4, 0)]);
+        batch.receipts[0].charges[0].budget = BUDGET.of_user(user);
+        assert_eq!(ledger.receipts(&name("a"), &batch).fresh.len(), 1);
+        assert_eq!(
+            of_user(&mut ledger, user, UsageRow { number: 3 * user + 2, forgotten: true, ..row(0, 0, 0) }),
+            None
+        );
+    }
+    assert_eq!(ledger.leases().count(), 0);
+    let sum = balanced(&ledger);
+    assert_eq!(
+        (sum.accounts, sum.limit, sum.receipts, sum.left),
+        (100, Amount(1_000), Amount(400), Amount(600))
+    );
+
+    let late = UsageRow { number: 21, waiting: Amount(9), ..row(0, 0, 9) };
+    assert_eq!(of_user(&mut ledger, 7, late), None, "said before it was forgotten");
+    let again = UsageRow { number: 303, waiting: Amount(9), ..row(0, 0, 9) };
+    let answer = of_user(&mut ledger, 7, again).unwrap();
+    assert_eq!((answer.granted, answer.spent, answer.left), (Amount::ZERO, Amount(4), Amount(6)));
+    let fits = UsageRow { number: 304, waiting: Amount(6), ..row(0, 0, 6) };
+    let answer = of_user(&mut ledger, 7, fits).unwrap();
+    assert_eq!((answer.granted, answer.heard_spent, answer.left), (Amount(6), Amount::ZERO, Amount::ZERO));
+}
+
+#[test]
+fn a_user_of_a_window_that_ended_is_forgotten_once_all_is_settled() {
+    let mut ledger = ledger_with(10, Window::Hour);
+    ledger.set_budget(&Budget {
+        scope: Scope::EachUser("acme".parse().unwrap(), None),
+        ..budget(10, Window::Hour)
+    });
+    let hour = Window::Hour.at(at(NOON), &Zone::default());
+    for user in [1, 2] {
+        let asked = UsageRow { waiting: Amount(10), ..row(0, 0, 10) };
+        assert_eq!(of_user(&mut ledger, user, asked).unwrap().window, hour);
+    }
+    let rows =
+        [1, 2].map(|user| UsageRow { budget: BUDGET.of_user(user), window: hour, ..row(0, 10 / user, 0) });
+    let report = Report { era: Era(0), incarnation: FIRST, rows: rows.into() };
+    ledger.report(when(NOON + 3_600_000), &[(name("a"), report)]);
+    let kept: Vec<_> = ledger.leases().map(|lease| (lease.user, lease.unspent)).collect();
+    assert_eq!(kept, [(2, Amount(5))]);
+}
+
+fn of_user(ledger: &mut Ledger, user: u64, row: UsageRow) -> Option<GrantRow> {
+    let row = UsageRow { budget: BUDGET.of_user(user), ..row };
+    let grants = ledger.report(when(NOON), &[(name("a"), report(FIRST, row))]);
+    grants.into_iter().flat_map(|(_edge, grants)| grants.rows).next()
+}
+
 pub(super) fn ledger_with(limit: u64, window: Window) -> Ledger {
     let mut ledger = Ledger::default();
     ledger.set_budget(&budget(limit, window));
@@ -207,6 +270,7 @@ fn row_of(spent: u64, returned: u64, want: u64) -> UsageRow {
         want: Amount(want),
         waiting: Amount::ZERO,
         number: 0,
+        forgotten: false,
     }
 }
 

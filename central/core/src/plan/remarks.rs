@@ -60,7 +60,7 @@ fn may_pay(budget: &Budget, model: &Model, next: &Catalog) -> bool {
                 || next.groups.get(name).is_some_and(|group| group.models.contains(&model.name))
         }
         Scope::Provider(provider) => model.provider.as_ref() == Some(provider),
-        Scope::Tenant(_) | Scope::App(..) | Scope::Key(_) | Scope::Scenario(..) => true,
+        Scope::Tenant(_) | Scope::App(..) | Scope::Key(_) | Scope::Scenario(..) | Scope::EachUser(..) => true,
     }
 }
 

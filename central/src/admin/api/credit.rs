@@ -26,7 +26,9 @@ pub struct BudgetAccount {
     pub since: WindowId,
     /// When it ends, in milliseconds since 1970; `None`: never.
     pub until: Option<WallMs>,
-    /// What may be spent in it.
+    /// How many accounts it has: one, or one per end user who was seen. The amounts below are of all together, but `limit`.
+    pub accounts: u64,
+    /// What may be spent in it, by each account.
     pub limit: Amount,
     /// What was spent: receipts, crash charges, what is written off, debt and corrections included.
     pub spent: Amount,

@@ -42,7 +42,7 @@ fn cells(row: &BudgetAccount) -> Vec<String> {
         row.budget.to_string(),
         row.scope.clone(),
         span,
-        of(row.limit),
+        if row.accounts > 1 { format!("{} × {}", row.accounts, of(row.limit)) } else { of(row.limit) },
         of(row.spent),
         of(row.held),
         of(row.remaining),

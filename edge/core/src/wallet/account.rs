@@ -55,6 +55,11 @@ impl Account {
         }
     }
 
+    /// An account as central knows it, of which this process knows nothing or forgot what central has heard.
+    pub(super) fn known(spent: Amount, returned: Amount) -> Self {
+        Self { granted: spent.saturating_add(returned), spent, returned, ..Self::default() }
+    }
+
     #[cfg(test)]
     pub(super) const fn granted(&self) -> Amount {
         self.granted
@@ -79,14 +84,25 @@ impl Account {
         self.returned.saturating_sub(self.heard_returned)
     }
 
-    /// Gives a row its number: that of the row last sent when it says the same, else the next.
-    pub(super) fn number(&mut self, row: UsageRow) -> UsageRow {
+    /// Gives a row its number: that of the row last sent when it says the same, else the one after the budget's `last`.
+    pub(super) fn number(&mut self, row: UsageRow, last: &mut u64) -> UsageRow {
         let (sent, _heard) = &mut self.numbers;
         let same = UsageRow { number: *sent, ..row };
         if self.told.is_none_or(|(told, _at)| told != same) {
-            *sent = sent.saturating_add(1);
+            *last = last.saturating_add(1);
+            *sent = *last;
         }
         UsageRow { number: *sent, ..row }
+    }
+
+    /// Whether nothing would be lost with it: central knows what was spent, all else went back, and nothing is on its way.
+    pub(super) fn is_forgettable(&self) -> bool {
+        let is_settled = self.unspent() == Amount::ZERO && self.held == Amount::ZERO && self.flying.is_none();
+        let all_is_told = self.told.is_some_and(|(row, _at)| {
+            let wants = row.want > Amount::ZERO || row.waiting > Amount::ZERO;
+            !wants && row.spent == self.spent && row.returned == self.returned
+        });
+        is_settled && all_is_told && self.is_heard()
     }
 
     /// Central has heard this row, and knows of so much that was given back.

@@ -4,7 +4,7 @@ use base::{Amount, Incarnation, Mono};
 use wire::control::Welcome;
 use wire::ledger::{FinalReport, Grants, Report};
 
-use super::account::Account;
+use super::account::{Account, Level};
 use super::journal::Mark;
 use super::{Life, Record, Wallet};
 
@@ -119,7 +119,14 @@ impl Wallet {
             self.latency.measured = true;
         }
         for row in &grants.rows {
-            self.lines.entry(row.budget).or_default().granted(row, now);
+            // A user who was forgotten is met anew by a call only.
+            match self.lines.get_mut(&row.budget) {
+                Some(line) => line.granted(row, now),
+                None if row.budget.user() == 0 => {
+                    self.lines.entry(row.budget).or_default().granted(row, now);
+                }
+                None => {}
+            }
         }
         self.serve();
         for row in &grants.rows {
@@ -136,9 +143,12 @@ impl Wallet {
     pub fn report(&mut self, now: Mono) -> Option<Report> {
         self.urgent = false;
         let incarnation = self.current.filter(|_current| self.noted)?;
-        let mut rows = Vec::new();
+        let first = self.users.first();
+        let mut rows = self.users.farewells();
         for (budget, line) in &mut self.lines {
-            line.rows(*budget, (now, self.latency.mean), &mut rows);
+            // Of a budget with one account nothing is ever forgotten.
+            let number = if budget.user() == 0 { 0 } else { first };
+            line.rows((*budget, number), (now, self.latency.mean), &mut rows);
         }
         #[cfg(test)]
         self.forge(&mut rows);
@@ -237,7 +247,8 @@ impl Wallet {
         let mut records = Vec::new();
         for (incarnation, life) in &self.former {
             records.push(Record::Began(*incarnation));
-            records.extend(life.accounts.iter().map(|(key, account)| mark(*incarnation, *key, account)));
+            records
+                .extend(life.accounts.iter().filter_map(|(key, account)| mark(*incarnation, *key, account)));
             if life.over {
                 records.push(Record::Over(*incarnation));
             }
@@ -246,15 +257,23 @@ impl Wallet {
             records.push(Record::Began(current));
             for (budget, line) in &self.lines {
                 let accounts = line.accounts();
-                records.extend(accounts.map(|(window, account)| mark(current, (*budget, window), account)));
+                records.extend(
+                    accounts.filter_map(|(window, account)| mark(current, (*budget, window), account)),
+                );
             }
         }
         records
     }
 }
 
-fn mark(incarnation: Incarnation, key: (base::BudgetId, base::WindowId), account: &Account) -> Record {
-    Record::Mark(Mark::new(incarnation, key, account.newest_level()))
+/// What the journal knows of an account, if it knows of it.
+fn mark(
+    incarnation: Incarnation,
+    key: (base::BudgetId, base::WindowId),
+    account: &Account,
+) -> Option<Record> {
+    let level = account.newest_level();
+    (level != Level::default()).then(|| Record::Mark(Mark::new(incarnation, key, level)))
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ pub(super) struct Line {
     uncovered: Amount,
     /// No ceiling is raised any more.
     resting: bool,
+    /// The number that its first row had, and that of the last. An end user's line may have been here before, and forgotten:
+    /// what central says of rows before the first is no news.
+    numbers: (u64, u64),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -57,6 +60,29 @@ struct Facts {
 }
 
 impl Line {
+    /// A line whose rows are numbered from here on.
+    pub(super) fn numbered(first: u64) -> Self {
+        Self { numbers: (first, first), ..Self::default() }
+    }
+
+    /// Whether nothing would be lost with it. Soft calls in progress hold nothing.
+    pub(super) fn is_forgettable(&self, now: Mono) -> bool {
+        let idle = self.demand.is_idle(now, IDLE) && self.waiting.least().is_none() && !self.unanswered;
+        let settled = self.uncovered == Amount::ZERO && self.closing.values().all(|account| account.settled);
+        idle && settled && self.open().is_none_or(|(_window, account)| account.is_forgettable())
+    }
+
+    /// What central is told when it is forgotten, if it knows of it, and the number after that.
+    pub(super) fn farewell(&self, budget: BudgetId) -> (Option<UsageRow>, u64) {
+        let number = self.numbers.1.saturating_add(1);
+        let row = self.open().map(|(window, _account)| UsageRow {
+            number,
+            forgotten: true,
+            ..row(budget, window, &Account::default(), Amount::ZERO, Amount::ZERO)
+        });
+        (row, number.saturating_add(1))
+    }
+
     pub(super) fn install(&mut self, budget: &Budget) {
         let horizon = Duration::from_millis(u64::from(budget.horizon_ms));
         let overdraft = match budget.mode {
@@ -290,7 +316,9 @@ impl Line {
 
     /// Takes central's word. Whether the row concerned anything this edge has or wants.
     pub(super) fn granted(&mut self, row: &GrantRow, now: Mono) {
-        self.unanswered = false;
+        if row.heard < self.numbers.0 && self.account(row.window).is_none() {
+            return;
+        }
         self.uncovered = Amount::ZERO;
         let open = row.state == WindowState::Open;
         if self.account(row.window).is_none() {
@@ -299,6 +327,8 @@ impl Line {
             // A budget that was removed and came back.
             self.open = self.closing.remove(&row.window).map(|account| (row.window, account));
         }
+        // Of a budget that was removed here, central may yet grant what was asked for.
+        self.unanswered &= open && self.account(row.window).is_none();
         if let Some(account) = self.account(row.window) {
             account.grant(row.granted);
             account.keep = row.keep;
@@ -323,9 +353,10 @@ impl Line {
             && self.closed.is_none_or(|window| row.window > window || row.window == WindowId(0));
         if open && newer && self.terms.is_some() {
             self.close_open();
-            self.open = Some((row.window, Account::default()));
+            self.open = Some((row.window, Account::known(row.heard_spent, row.heard_returned)));
         } else if row.granted > Amount::ZERO && row.state != WindowState::Settled {
-            self.closing.insert(row.window, Account::default());
+            let account = Account::known(row.heard_spent, row.heard_returned);
+            self.closing.insert(row.window, account);
         }
     }
 
@@ -345,10 +376,10 @@ impl Line {
         }
     }
 
-    /// Rows that changed, ask for something, or are due again.
+    /// Rows that changed, ask for something, or are due again. A row without a window is numbered from `number` on.
     pub(super) fn rows(
         &mut self,
-        budget: BudgetId,
+        (budget, number): (BudgetId, u64),
         (now, latency): (Mono, Duration),
         rows: &mut Vec<UsageRow>,
     ) {
@@ -359,13 +390,17 @@ impl Line {
         if let Some((window, account)) = &mut self.open {
             let asks = want > account.unspent() || waiting > Amount::ZERO;
             let row = row(budget, *window, account, want, waiting);
+            let row = account.number(row, &mut self.numbers.1);
             rows.extend(due(account, row, now, (asks || busy).then_some(TICK)));
         } else if self.introduces(busy, want, now) {
             (self.introduced, self.unanswered) = (Some((now, want)), true);
-            rows.push(row(budget, WindowId(0), &Account::default(), want, waiting));
+            let first = row(budget, WindowId(0), &Account::default(), want, waiting);
+            self.numbers.1 = self.numbers.1.max(number);
+            rows.push(UsageRow { number: self.numbers.1, ..first });
         }
         for (window, account) in self.closing.iter_mut().filter(|(_window, account)| !account.settled) {
             let row = row(budget, *window, account, Amount::ZERO, Amount::ZERO);
+            let row = account.number(row, &mut self.numbers.1);
             rows.extend(due(account, row, now, Some(REPEAT)));
         }
     }
@@ -373,11 +408,11 @@ impl Line {
     /// Whether a row without a window is due: calls want credit, or an earlier one may have brought some that never came.
     fn introduces(&self, busy: bool, want: Amount, now: Mono) -> bool {
         let Some((at, asked)) = self.introduced else {
-            return self.terms.is_some() && (busy || self.unanswered);
+            return self.unanswered || (self.terms.is_some() && busy);
         };
         let since = now.since(at);
         let asks = busy && (since >= TICK || asked != want);
-        self.terms.is_some() && (asks || (self.unanswered && since >= REPEAT))
+        (self.terms.is_some() && asks) || (self.unanswered && since >= REPEAT)
     }
 
     /// Credit to have unspent, holds included.
@@ -436,12 +471,11 @@ impl Line {
 
 fn row(budget: BudgetId, window: WindowId, account: &Account, want: Amount, waiting: Amount) -> UsageRow {
     let (spent, returned) = (account.spent(), account.returned_durably());
-    UsageRow { budget, window, spent, returned, want, waiting, number: 0 }
+    UsageRow { budget, window, spent, returned, want, waiting, number: 0, forgotten: false }
 }
 
 /// The row, when it differs from what was told, is to be repeated, or was told and not heard in time.
 fn due(account: &mut Account, row: UsageRow, now: Mono, repeat: Option<Duration>) -> Option<UsageRow> {
-    let row = account.number(row);
     let (told, since) = match account.told {
         Some((told, at)) => (told == row, now.since(at)),
         None => (false, Duration::ZERO),

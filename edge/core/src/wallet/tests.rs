@@ -207,6 +207,70 @@ fn while_central_is_silent_a_soft_budget_is_overdrawn_only_so_far() {
     assert!(matches!(wallet.ask(&[(ONE, Amount(1)), (TWO, Amount(1))], START), Decision::Wait { .. }));
 }
 
+/// A wallet with a budget of which each user has an account.
+fn each() -> Wallet {
+    let mut budgets = budgets();
+    for budget in budgets.values_mut().filter(|budget| budget.id == ONE) {
+        budget.scope = Scope::EachUser("acme".parse().unwrap(), None);
+    }
+    let mut wallet = wallet();
+    wallet.install(&budgets);
+    flush(&mut wallet);
+    wallet
+}
+
+#[test]
+fn a_user_is_forgotten_once_nothing_would_be_lost_and_begins_again_where_central_says() {
+    let mut wallet = each();
+    let ann = ONE.of_user(7);
+    grant(&mut wallet, ann, 10);
+    let paid = held(&mut wallet, &[(ann, Amount(4))]);
+    drop(wallet.settle(paid, &[(ann, Amount(4))]));
+    let mut now = START + Duration::from_secs(3);
+    wallet.tick(now);
+    flush(&mut wallet);
+    let last = wallet.report(now).unwrap().rows[0];
+    assert_eq!((last.budget, last.spent, last.returned), (ann, Amount(4), Amount(6)));
+    wallet.tick(now);
+    assert_eq!(wallet.users(), 1, "central has not heard");
+    let late = grants(row(ann, 10));
+    let heard =
+        GrantRow { heard: last.number, heard_spent: Amount(4), heard_returned: Amount(6), ..row(ann, 10) };
+    wallet.granted(&grants(heard), now);
+    wallet.tick(now);
+    assert_eq!(wallet.users(), 0);
+    let farewell = wallet.report(now).unwrap().rows[0];
+    assert!(farewell.forgotten && farewell.number > last.number);
+
+    now = now + Duration::from_secs(1);
+    assert!(matches!(wallet.ask(&[(ann, Amount(5))], now), Decision::Wait { .. }));
+    let first = wallet.report(now).unwrap().rows[0];
+    assert!(first.number > farewell.number && first.spent == Amount::ZERO);
+    wallet.granted(&late, now);
+    flush(&mut wallet);
+    assert!(wallet.decided().is_empty(), "what central said of rows before counts no more");
+    wallet.granted(&grants(GrantRow { heard: first.number, granted: Amount(15), ..heard }), now);
+    flush(&mut wallet);
+    assert!(wallet.decided()[0].1.is_ok());
+    assert!(!matches!(wallet.ask(&[(ann, Amount(1))], now), Decision::Held(_)), "five of fifteen were left");
+}
+
+#[test]
+fn users_beyond_a_bound_are_refused_and_idle_ones_take_no_memory() {
+    let mut wallet = each();
+    for user in 1..=100_000 {
+        let Decision::Wait { id, .. } = wallet.ask(&[(ONE.of_user(user), Amount(1))], START) else {
+            panic!("it waits")
+        };
+        assert!(wallet.give_up(id).is_some());
+    }
+    let more = wallet.ask(&[(ONE.of_user(200_000), Amount(1))], START);
+    assert!(matches!(more, Decision::Refused(super::Refused { why: Why::Unavailable, .. })));
+    assert_eq!(wallet.users(), 100_000);
+    wallet.tick(START + Duration::from_secs(3));
+    assert_eq!(wallet.users(), 0);
+}
+
 fn soft(overdraft: Amount) -> std::collections::BTreeMap<base::Name, Budget> {
     let mut budgets = budgets();
     for budget in budgets.values_mut().filter(|budget| budget.id == ONE) {
@@ -312,6 +376,7 @@ fn row(budget: BudgetId, granted: u64) -> GrantRow {
         window: WindowId(0),
         granted: Amount(granted),
         heard: 0,
+        heard_spent: Amount::ZERO,
         heard_returned: Amount::ZERO,
         state: WindowState::Open,
         keep: None,

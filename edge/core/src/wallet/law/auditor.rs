@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Amount, BudgetId, RequestId, WindowId};
 use central_core::ledger::LedgerRow;
 
+/// The budget of which each user has an account.
+pub(super) const EACH: BudgetId = BudgetId(3);
+
 /// What the provider saw.
 #[derive(Debug, Default)]
 pub(super) struct Auditor {
@@ -37,7 +40,7 @@ impl Auditor {
     /// No window was ever spent beyond its limit.
     pub(super) fn check(&self) -> Result<(), String> {
         for ((budget, window), spent) in &self.spent {
-            let limit = self.limits.get(budget).copied().unwrap_or_default();
+            let limit = self.limits.get(&budget.budget()).copied().unwrap_or_default();
             if *spent > limit {
                 return Err(format!("overspent: {spent} of {limit} in budget {budget}, window {window}"));
             }
@@ -48,12 +51,15 @@ impl Auditor {
     /// What central charges covers what was really spent, and each row balances.
     pub(super) fn check_rows(&self, rows: &[LedgerRow]) -> Result<(), String> {
         for row in rows {
-            let spent = self.spent.get(&(row.budget, row.window)).copied().unwrap_or_default();
             let charged = row.granted - row.returned;
+            let limit = u128::from(self.limits.get(&row.budget).copied().unwrap_or_default());
+            // Accounts of users whose window ended and is settled are forgotten.
+            let is_each = row.budget == EACH;
+            let spent = self.spent.get(&(row.budget, row.window)).copied().unwrap_or_default();
             if u128::from(spent) > charged {
                 return Err(format!("overspent: {spent}, but only {charged} is charged: {row:?}"));
             }
-            if charged > u128::from(self.limits.get(&row.budget).copied().unwrap_or_default()) {
+            if charged > limit * u128::from(if is_each { row.accounts } else { 1 }) {
                 return Err(format!("granted beyond the limit: {row:?}"));
             }
             if !row.balanced {

@@ -16,7 +16,7 @@ use wire::ledger::{
 };
 
 use super::super::{Decision, Mutant, Settled};
-use super::auditor::Auditor;
+use super::auditor::{Auditor, EACH};
 use super::node::{Call, Node};
 
 /// A planted fault.
@@ -92,7 +92,8 @@ impl World {
             largest: 0,
         };
         world.largest = if world.dice.below(2) == 0 { 1 } else { 12 };
-        for (number, window) in [(1, Window::Total), (2, Window::Hour)] {
+        let users = if world.dice.below(2) == 0 { Window::Total } else { Window::Hour };
+        for (number, window) in [(1, Window::Total), (2, Window::Hour), (3, users)] {
             let most = if fault.is_some() { 90 } else { 200 };
             let limit = 30 + world.dice.below(most);
             world.set_budget(number, window, limit);
@@ -138,9 +139,13 @@ impl World {
     }
 
     fn set_budget(&mut self, number: u64, window: Window, limit: u64) {
-        let id = BudgetId(number);
+        let id = BudgetId(number.into());
         let name: Name = format!("budget-{number}").parse().unwrap();
-        let (scope, unit) = (Scope::Key("key".parse().unwrap()), Unit::Requests);
+        let scope = match id {
+            EACH => Scope::EachUser("acme".parse().unwrap(), None),
+            _other => Scope::Key("key".parse().unwrap()),
+        };
+        let unit = Unit::Requests;
         let budget = Budget {
             id,
             name: name.clone(),
@@ -160,7 +165,7 @@ impl World {
 
     fn change_limit(&mut self) {
         let number = 1 + self.dice.below(2);
-        let id = BudgetId(number);
+        let id = BudgetId(number.into());
         if self.dice.below(4) == 0 {
             self.ledger.remove_budget(id);
             self.budgets.retain(|_name, budget| budget.id != id);
@@ -255,6 +260,10 @@ impl World {
             if self.dice.below(4) > 0 {
                 asks.push((BudgetId(number), Amount(1 + self.dice.below(most))));
             }
+        }
+        if self.fault.is_none() && self.dice.below(2) == 0 {
+            let user = 1 + self.dice.below(3);
+            asks.push((EACH.of_user(user), Amount(1 + self.dice.below(most))));
         }
         let whole = self.fault.is_some();
         let cost = |dice: &mut Dice, hold: Amount| if whole { hold } else { Amount(dice.below(hold.0 + 1)) };
@@ -445,7 +454,9 @@ impl World {
             let to = self.nodes.iter().position(|node| node.name == edge).unwrap();
             for row in &mut grants.rows {
                 let key = (to, grants.incarnation, row.budget, row.window);
-                let old = self.granted.insert(key, row.granted).unwrap_or_default();
+                // A settled account of a user may be forgotten.
+                let old = self.granted.get(&key).copied().unwrap_or_default();
+                self.granted.insert(key, old.max(row.granted));
                 if self.fault == Some(Fault::DeltaGrants) {
                     row.granted = row.granted.saturating_sub(old);
                 }
@@ -514,6 +525,7 @@ impl World {
                 want: Amount::ZERO,
                 waiting: Amount::ZERO,
                 number: u64::MAX,
+                forgotten: false,
             };
             let report = Report { era: Era(0), incarnation: *incarnation, rows: vec![row] };
             let reports = [(self.nodes[at].name.clone(), report)];
