@@ -1,8 +1,7 @@
 //! The words, one conversion a stage.
 
-use std::time::Duration;
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Amount, Code, ModelName, Mono, Unit, WallMs};
 use edge_core::bound::Lacks;

@@ -72,6 +72,10 @@ impl Ledger {
                 book.claim((user, open), &holding, row, now);
                 rows.insert((row.budget, open));
             }
+            // The answer to an ask may have been lost that brought credit of the window after.
+            if let Some(open) = open.filter(|open| book.knows((user, *open), &holding)) {
+                rows.insert((row.budget, open));
+            }
             asked.insert(row.budget);
             book.forget_settled(now, (user, row.window));
         }

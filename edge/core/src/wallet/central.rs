@@ -38,6 +38,7 @@ impl Wallet {
         let Some(life) = self.former.remove(&last) else { return false };
         (self.current, self.adopted, self.noted) = (Some(last), true, true);
         for ((budget, window), account) in life.accounts {
+            self.meet(&[(budget, Amount::ZERO)]);
             self.lines.entry(budget).or_default().adopt(window, account);
         }
         self.settle_down();

@@ -256,6 +256,29 @@ fn a_user_is_forgotten_once_nothing_would_be_lost_and_begins_again_where_central
 }
 
 #[test]
+fn what_the_journal_proves_of_a_user_is_spent_while_central_is_away() {
+    let mut wallet = each();
+    let ann = ONE.of_user(7);
+    let mut journal = vec![Record::Began(FIRST)];
+    drop(wallet.ask(&[(ann, Amount(1))], START));
+    wallet.granted(&grants(row(ann, 100)), START);
+    journal.extend(flush(&mut wallet));
+
+    let mut again = Wallet::new(Recovered::read(journal));
+    let mut budgets = budgets();
+    for budget in budgets.values_mut().filter(|budget| budget.id == ONE) {
+        budget.scope = Scope::EachUser("acme".parse().unwrap(), None);
+    }
+    again.install(&budgets);
+    assert!(again.adopt());
+    flush(&mut again);
+    assert!(matches!(again.ask(&[(ann, Amount(50))], START), Decision::Wait { .. }), "for its ceiling only");
+    flush(&mut again);
+    assert!(again.decided()[0].1.is_ok());
+    assert!(!matches!(again.ask(&[(ONE.of_user(8), Amount(1))], START), Decision::Held(_)));
+}
+
+#[test]
 fn users_beyond_a_bound_are_refused_and_idle_ones_take_no_memory() {
     let mut wallet = each();
     for user in 1..=100_000 {

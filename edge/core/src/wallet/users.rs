@@ -69,14 +69,18 @@ impl Wallet {
     /// Forgets users of whom nothing would be lost.
     pub(super) fn forget(&mut self, now: Mono) {
         let users = &mut self.users;
+        users.kept = 0;
         self.lines.retain(|account, line| {
-            if account.user() == 0 || !line.is_forgettable(now) {
+            if account.user() == 0 {
+                return true;
+            }
+            if !line.is_forgettable(now) {
+                users.kept += 1;
                 return true;
             }
             let (farewell, next) = line.farewell(*account);
             users.farewells.extend(farewell);
             users.first = users.first.max(next);
-            users.kept = users.kept.saturating_sub(1);
             false
         });
     }

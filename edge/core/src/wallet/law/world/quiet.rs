@@ -1,6 +1,7 @@
 //! The end of the checker's world: all faults end, and everything must settle.
 
 use base::Amount;
+use central_core::ledger::LeaseRow;
 
 use super::World;
 
@@ -57,10 +58,15 @@ impl World {
         Ok(())
     }
 
-    /// Without demand no live edge keeps credit.
+    /// Without demand no live edge keeps credit of a window that is open. (An ask may have been granted in the window before,
+    /// and the answer lost: that one is over.)
     fn check_idle(&self) -> Result<(), String> {
+        let rows = self.ledger.check();
+        let is_open = |lease: &LeaseRow| {
+            rows.iter().any(|row| row.open && (row.budget, row.window) == (lease.budget, lease.window))
+        };
         let mut leases = self.ledger.leases();
-        match leases.find(|lease| lease.lives && lease.unspent > Amount::ZERO) {
+        match leases.find(|lease| lease.lives && lease.unspent > Amount::ZERO && is_open(lease)) {
             Some(lease) => Err(format!("nobody wants this, and it did not come back: {lease:?}")),
             None => Ok(()),
         }
