@@ -237,7 +237,7 @@ impl View {
         let mut changes = snapshots.watch();
         while !stop.is_wanted() {
             self.look(&own, &snapshots, &links);
-            self.dial(&host, &links);
+            self.prepare(&links);
             tokio::select! {
                 biased;
                 () = stop.wanted() => return,
@@ -251,16 +251,10 @@ impl View {
     }
 
     /// Dials what does not stand; the mesh keeps it to one dial at a time and waits longer after each failure.
-    fn dial(&self, host: &Host, links: &mesh::Links) {
+    fn prepare(&self, links: &mesh::Links) {
         let seen = self.load();
         for link in seen.edges().iter().chain(seen.central()).filter(|link| link.rtt.is_none()) {
-            let (links, node) = (links.clone(), link.address());
-            let dial = async move {
-                if let Err(error) = links.connect(&node).await {
-                    tracing::debug!(node = %node.name, %error, "a link does not stand");
-                }
-            };
-            drop(host.spawn("dial", dial));
+            links.prepare(&link.address());
         }
     }
 }

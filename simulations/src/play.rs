@@ -152,7 +152,8 @@ const fn engine_name(failure: &Failure) -> &'static str {
 }
 
 /// Processor time of this thread, from Linux's scheduler; zero elsewhere.
-fn cpu_time() -> Duration {
+#[must_use]
+pub fn cpu_time() -> Duration {
     let text = crate::files::read(std::path::Path::new("/proc/thread-self/schedstat")).unwrap_or_default();
     Duration::from_nanos(text.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }

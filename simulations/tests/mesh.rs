@@ -61,6 +61,85 @@ async fn faults(world: World) -> [Duration; 4] {
     [calm, killed, dark, cut]
 }
 
+#[test]
+fn nodes_of_one_role_share_a_connection_that_either_of_them_may_dial() {
+    let report = run_twice(&Options::seed(6), sharing).unwrap();
+    assert!(report.value.iter().all(|taken| *taken < Duration::from_secs(3)), "{:?}", report.value);
+}
+
+/// How long it takes until both have a link: when both look, when only the one whose name comes later does, and when
+/// both do after the other's death.
+async fn sharing(world: World) -> [Duration; 3] {
+    world.default_link(Link { delay: 25 * MS, ..Link::default() });
+    let authority = Authority::new(&world).await.unwrap();
+    let (one, two) = (world.machine("e1"), world.machine("e2"));
+    for (machine, identity) in [(&one, "edge/eu/e1"), (&two, "edge/eu/e2")] {
+        authority.enrol(machine, identity, Path::new(DIR)).await.unwrap();
+    }
+    let address = |machine: &Machine| NodeAddr {
+        name: machine.name().parse().unwrap(),
+        role: Role::Edge,
+        region: "eu".parse().unwrap(),
+        mesh: machine.at(PORT),
+    };
+    let (to_one, to_two) = (address(&one), address(&two));
+    let late = peer(&two, &to_one).await;
+    drop(peer(&one, &to_one).await);
+    let alone = until_linked(&world, &[&late]).await;
+    one.crash();
+    let early = peer(&one, &to_two).await;
+    let again = until_linked(&world, &[&early, &late]).await;
+    two.crash();
+    let late = peer(&two, &to_one).await;
+    let both = until_linked(&world, &[&early, &late]).await;
+    [alone, again, both]
+}
+
+/// A node that answers, and keeps a link to `other` unless that is itself.
+async fn peer(machine: &Machine, other: &NodeAddr) -> Looking {
+    let host = machine.start();
+    let (at, keeping, to) = (host.clone(), host.clone(), other.clone());
+    let is_itself = machine.name() == other.name.as_str();
+    let bind = async move { bind(&at, PORT).await };
+    let endpoint = host.spawn("bind", bind).await.unwrap();
+    drop(host.spawn("serve", answer(host.clone(), endpoint.clone())));
+    let links = Links::new(endpoint);
+    let kept = links.clone();
+    drop(host.spawn("keep", async move {
+        while !is_itself {
+            kept.prepare(&to);
+            keeping.sleep(500 * MS).await;
+        }
+    }));
+    Looking { host, links, to: other.clone() }
+}
+
+/// A node with a link.
+struct Looking {
+    host: Host,
+    links: Links,
+    to: NodeAddr,
+}
+
+/// Waits until every node's link stands and answers.
+async fn until_linked(world: &World, nodes: &[&Looking]) -> Duration {
+    let before = world.now();
+    for node in nodes {
+        loop {
+            let (links, to, host) = (node.links.clone(), node.to.clone(), node.host.clone());
+            let asking = async move {
+                links.live(&to.name)?;
+                host.timeout(500 * MS, ask(&links, &to)).await.ok()?.ok()
+            };
+            match node.host.spawn("ask", asking).await {
+                Ok(Some(())) => break,
+                _ => world.sleep(100 * MS).await,
+            }
+        }
+    }
+    world.now().since(before)
+}
+
 async fn first_answer(world: &World, host: &Host, links: &Links, to: &NodeAddr) -> Duration {
     let before = world.now();
     loop {
@@ -89,6 +168,10 @@ fn start(server: &Machine) {
 
 async fn serve(host: Host) {
     let endpoint = bind(&host, PORT).await;
+    answer(host, endpoint).await;
+}
+
+async fn answer(host: Host, endpoint: Endpoint) {
     while let Some(connection) = endpoint.accept().await {
         drop(host.spawn("connection", async move {
             while let Ok((_, mut sender, mut receiver)) = connection.accept_stream().await {

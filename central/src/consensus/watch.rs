@@ -43,7 +43,9 @@ impl Consensus {
     }
 
     async fn end_seen(&self) -> String {
-        let (mut metrics, mut storage) = (self.raft().metrics(), self.storage());
+        // The server's metrics end with it and change seldom; the others, which hold its fault, change with every entry.
+        let (metrics, mut server) = (self.raft().metrics(), self.raft().server_metrics());
+        let mut storage = self.storage();
         let mut part = self.shared.part.subscribe();
         loop {
             if let StorageState::Failed(why) = &*storage.borrow_and_update() {
@@ -52,28 +54,32 @@ impl Consensus {
             if let Part::Refuses(why) = &*part.borrow_and_update() {
                 return why.clone();
             }
-            if let Err(fatal) = &metrics.borrow_watched().running_state {
-                return fatal.to_string();
+            let fault = || metrics.borrow_watched().running_state.as_ref().err().map(ToString::to_string);
+            if let Some(fault) = fault() {
+                return fault;
             }
             let changed = async {
                 tokio::select! {
                     biased;
                     changed = storage.changed() => changed.is_ok(),
                     changed = part.changed() => changed.is_ok(),
-                    changed = metrics.changed() => changed.is_ok(),
+                    changed = server.changed() => changed.is_ok(),
                 }
             };
             if !changed.await {
-                return "the consensus ended".to_owned();
+                return fault().unwrap_or_else(|| "the consensus ended".to_owned());
             }
         }
     }
 
     /// While this node leads, the state knows the members that the log has, and who of them was seen to hold a log.
     async fn keep_names(&self) {
-        let mut metrics = self.raft().metrics();
+        let (mut metrics, mut server) = (self.raft().metrics(), self.raft().server_metrics());
         let mut led = None;
-        while metrics.changed().await.is_ok() {
+        // All metrics change with every entry; the server's alone do when there is nothing to tell.
+        while if self.leads() && !self.is_named() { metrics.changed().await } else { server.changed().await }
+            .is_ok()
+        {
             let term = self.leads().then(|| metrics.borrow_watched().current_term);
             if term != led
                 && let Some(term) = term
@@ -81,7 +87,6 @@ impl Consensus {
                 tracing::info!(term, "this member leads");
             }
             led = term;
-            // Metrics change with every entry; almost always there is nothing to tell, and nothing is copied then.
             if !self.leads() || self.is_named() {
                 continue;
             }

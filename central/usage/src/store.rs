@@ -152,12 +152,11 @@ impl Known {
         if let Some(known) = self.dims.get(&dims) {
             return Ok(*known);
         }
-        let found = connection.query_row(
+        let mut find = connection.prepare_cached(
             "SELECT id FROM dims WHERE kind = ? AND tenant = ? AND app = ? AND key = ? AND model = ? AND provider = ?
              AND region = ? AND served_by = ? AND operation = ? AND outcome = ? AND code = ?",
-            dims.columns(),
-            |row| row.get(0),
-        );
+        )?;
+        let found = find.query_row(dims.columns(), |row| row.get(0));
         let id = match found.optional()? {
             Some(id) => id,
             None => {
@@ -192,14 +191,14 @@ impl Known {
 /// Writes receipts in one transaction.
 struct Insert<'a> {
     connection: &'a Connection,
-    statement: rusqlite::Statement<'a>,
+    statement: rusqlite::CachedStatement<'a>,
     known: &'a mut Known,
     charges: String,
 }
 
 impl<'a> Insert<'a> {
     fn new(connection: &'a Connection, known: &'a mut Known) -> Result<Self, StoreError> {
-        let statement = connection.prepare(
+        let statement = connection.prepare_cached(
             "INSERT INTO receipts (place, taken, at, request, edge, dims, attempts, estimated, input, cached_input,
              output, cost, charges) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
@@ -260,8 +259,8 @@ pub(crate) fn coverage(connection: &Connection) -> Result<(Coverage, Revision), 
 }
 
 pub(crate) fn save(connection: &Connection, coverage: &Coverage, pruned: Revision) -> Result<(), StoreError> {
-    connection
-        .execute("UPDATE meta SET head = ?, pruned = ?", [number(coverage.head.0), number(pruned.0)])?;
+    let mut update = connection.prepare_cached("UPDATE meta SET head = ?, pruned = ?")?;
+    update.execute([number(coverage.head.0), number(pruned.0)])?;
     if missing(connection)? != coverage.missing {
         connection.execute("DELETE FROM missing", ())?;
         let mut insert = connection.prepare("INSERT INTO missing VALUES (?, ?)")?;
@@ -273,7 +272,7 @@ pub(crate) fn save(connection: &Connection, coverage: &Coverage, pruned: Revisio
 }
 
 fn missing(connection: &Connection) -> Result<Vec<Span>, StoreError> {
-    let mut select = connection.prepare("SELECT after, upto FROM missing ORDER BY after")?;
+    let mut select = connection.prepare_cached("SELECT after, upto FROM missing ORDER BY after")?;
     let spans = select.query_map((), |row| Ok(Span::new(revision(row.get(0)?), revision(row.get(1)?))))?;
     Ok(spans.collect::<Result<_, _>>()?)
 }

@@ -103,13 +103,16 @@ impl Sums {
 
     /// Adds them to what `table` holds.
     pub(crate) fn write(&self, connection: &Connection, table: &str) -> Result<(), StoreError> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
         let add = |column: &str| {
             format!(
                 "{column} = CASE WHEN {column} > {MOST} - excluded.{column} THEN {MOST} ELSE {column} + excluded.{column} END"
             )
         };
         let adding: Vec<String> = COLUMNS.split(", ").map(add).collect();
-        let mut put = connection.prepare(&format!(
+        let mut put = connection.prepare_cached(&format!(
             "INSERT INTO {table} (hour, dims, last, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
              ON CONFLICT (hour, dims) DO UPDATE SET last = max(last, excluded.last), {}",
             adding.join(", ")

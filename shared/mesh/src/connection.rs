@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::Mono;
@@ -33,6 +33,16 @@ pub struct Connection {
     shared: Arc<Shared>,
 }
 
+/// A connection that this does not keep.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakConnection(Weak<Shared>);
+
+impl WeakConnection {
+    pub(crate) fn upgrade(&self) -> Option<Connection> {
+        self.0.upgrade().map(|shared| Connection { shared })
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     host: Host,
@@ -59,6 +69,10 @@ impl Connection {
         let accepted = AtomicU32::new(0);
         let since = host.now();
         Self { shared: Arc::new(Shared { host, quinn, peer, purpose, since, pulse, openings, accepted }) }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.shared))
     }
 
     /// Who the peer is.

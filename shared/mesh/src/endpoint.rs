@@ -3,17 +3,19 @@
 //! A refusal is logged once on either side, with the check that failed: the refusing side's words travel in the closing
 //! reason.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Role;
+use base::{Name, Role};
 use quinn::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, ConnectionError, ServerConfig};
 use rustls::pki_types::CertificateDer;
-use seam::{Bound, Host, QuicRuntime};
+use seam::{Bound, Host, Lock, QuicRuntime};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
+use crate::connection::WeakConnection;
 use crate::expect::check_roles;
 use crate::pulse::Pulse;
 use crate::transport::{CLOSED, REFUSED, TokenTime, endpoint_config, identifier, transport};
@@ -31,6 +33,9 @@ const WELCOME_LIMIT: usize = 64;
 /// Roles that may connect to a node. Operators use the admin interface.
 const NODES: &[Role] = &[Role::Central, Role::Edge];
 
+/// The newest connection with each node that either side may open streams on.
+type Standing = Arc<Lock<BTreeMap<(Purpose, Name), WeakConnection>>>;
+
 /// A node's end of the mesh. Cheap to clone; closes when the last clone is gone.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -42,7 +47,10 @@ struct Shared {
     host: Host,
     quinn: quinn::Endpoint,
     credentials: Credentials,
+    /// Where connections that nobody serves yet go; ends with the endpoint.
+    unserved: mpsc::WeakSender<Connection>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
+    standing: Standing,
     pulse: Pulse,
     _acceptor: Bound<()>,
     _beat: Bound<()>,
@@ -63,13 +71,24 @@ impl Endpoint {
             .map_err(|error| failed(error.to_string()))?;
         let (sender, accepted) = mpsc::channel(BACKLOG);
         let (pulse, beat) = Pulse::start(host);
-        let accepting = accept_all(host.clone(), quinn.clone(), pulse.clone(), sender);
+        let standing = Standing::default();
+        let unserved = sender.downgrade();
+        let taking = Taking {
+            host: host.clone(),
+            role: credentials.identity().role,
+            pulse: pulse.clone(),
+            standing: Arc::clone(&standing),
+            accepted: sender,
+        };
+        let accepting = accept_all(quinn.clone(), taking);
         let acceptor = host.spawn("mesh-accept", accepting).bound();
         let shared = Shared {
             host: host.clone(),
             quinn,
             credentials,
+            unserved,
             accepted: Mutex::new(accepted),
+            standing,
             pulse,
             _acceptor: acceptor,
             _beat: beat,
@@ -105,7 +124,7 @@ impl Endpoint {
         dialled.unwrap_or(Err(MeshError::Unreachable { remote: at }))
     }
 
-    /// The next verified connection; `None` once the endpoint is closed. Cancel safe.
+    /// The next verified connection, one that [`crate::Links`] dialled and shares with its peer included; `None` once the endpoint is closed. Cancel safe.
     pub async fn accept(&self) -> Option<Connection> {
         self.shared.accepted.lock().await.recv().await
     }
@@ -119,6 +138,26 @@ impl Endpoint {
 
     pub(crate) fn host(&self) -> &Host {
         &self.shared.host
+    }
+
+    /// Whether one connection with a node of `role` does for both: each may open streams on it, whoever dialled. Nodes of
+    /// unlike roles ask in one direction only.
+    pub(crate) fn shares_with(&self, role: Role) -> bool {
+        self.identity().role == role
+    }
+
+    /// A connection with `node` that either side may open streams on, if one stands.
+    pub(crate) fn standing(&self, purpose: Purpose, node: &Name) -> Option<Connection> {
+        self.shared.standing.lock().get(&(purpose, node.clone()))?.upgrade().filter(Connection::is_open)
+    }
+
+    /// Lets this node's acceptor answer what the peer opens on a connection that was dialled, and others find it.
+    pub(crate) async fn share(&self, connection: &Connection) {
+        note(&self.shared.standing, connection);
+        // A node that accepts nothing more is closing.
+        if let Some(unserved) = self.shared.unserved.upgrade() {
+            drop(unserved.send(connection.clone()).await);
+        }
     }
 
     async fn dial(
@@ -174,7 +213,17 @@ fn server_config(host: &Host, credentials: &Credentials) -> Result<ServerConfig,
     Ok(config)
 }
 
-async fn accept_all(host: Host, endpoint: quinn::Endpoint, pulse: Pulse, accepted: mpsc::Sender<Connection>) {
+/// Takes connections.
+#[derive(Clone, Debug)]
+struct Taking {
+    host: Host,
+    role: Role,
+    pulse: Pulse,
+    standing: Standing,
+    accepted: mpsc::Sender<Connection>,
+}
+
+async fn accept_all(endpoint: quinn::Endpoint, taking: Taking) {
     let room = Arc::new(Semaphore::new(HANDSHAKES));
     while let Some(incoming) = endpoint.accept().await {
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
@@ -186,18 +235,38 @@ async fn accept_all(host: Host, endpoint: quinn::Endpoint, pulse: Pulse, accepte
             drop(incoming.retry());
             continue;
         }
-        let (accepted, of, pulse) = (accepted.clone(), host.clone(), pulse.clone());
-        drop(host.spawn("mesh-handshake", async move {
-            let remote = incoming.remote_address();
-            match of.timeout(HANDSHAKE_WITHIN, handshake(&of, pulse, incoming)).await {
-                // A closed endpoint wants no connections.
-                Ok(Ok(connection)) => drop(accepted.send(connection).await),
-                Ok(Err(error)) => tracing::debug!(%remote, %error, "mesh handshake failed"),
-                Err(seam::Late) => tracing::debug!(%remote, "mesh handshake took too long"),
-            }
+        let of = taking.clone();
+        drop(taking.host.spawn("mesh-handshake", async move {
+            of.take(incoming).await;
             drop(permit);
         }));
     }
+}
+
+impl Taking {
+    async fn take(self, incoming: quinn::Incoming) {
+        let remote = incoming.remote_address();
+        let handshake = handshake(&self.host, self.pulse, incoming);
+        match self.host.timeout(HANDSHAKE_WITHIN, handshake).await {
+            Ok(Ok(connection)) => {
+                if connection.peer().role == self.role {
+                    note(&self.standing, &connection);
+                }
+                // A closed endpoint wants no connections.
+                drop(self.accepted.send(connection).await);
+            }
+            Ok(Err(error)) => tracing::debug!(%remote, %error, "mesh handshake failed"),
+            Err(seam::Late) => tracing::debug!(%remote, "mesh handshake took too long"),
+        }
+    }
+}
+
+/// Notes a connection that either side may open streams on, and forgets those that ended.
+fn note(standing: &Standing, connection: &Connection) {
+    let mut standing = standing.lock();
+    standing.retain(|_node, known| known.upgrade().is_some_and(|known| known.is_open()));
+    let key = (connection.purpose(), connection.peer().node.clone());
+    standing.insert(key, connection.downgrade());
 }
 
 async fn handshake(host: &Host, pulse: Pulse, incoming: quinn::Incoming) -> Result<Connection, MeshError> {

@@ -1,10 +1,15 @@
 //! One kept connection per node: dialled once however many ask, dropped when dead, tried again with growing patience.
 //!
+//! Two nodes of one role need one connection between them: what one of them dialled, the other uses, too, and both answer
+//! what comes on it. So that they do not both dial, the one whose name comes later waits a moment ([`Links::prepare`])
+//! unless it needs the connection at once ([`Links::connect`]).
+//!
 //! A failed dial is remembered for a while ([`MeshError::BackingOff`]), so that callers go elsewhere at once and a
 //! returning node meets no storm. Nobody who gives up waiting ends the dial that others wait for, and nobody waits long
 //! for a node that has just failed: the dial goes on behind them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +29,9 @@ const LONGEST_CONSENSUS_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a caller waits for a node whose last dial failed, or whose dial has taken this long already.
 const DOUBT: Duration = Duration::from_millis(300);
+
+/// How long the node whose name comes later leaves it to the other to dial.
+const COURTESY: Duration = Duration::from_millis(1_500);
 
 /// Connections to nodes, for one purpose. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -45,6 +53,8 @@ struct Link {
     failures: Lock<Failures>,
     /// What the dial under way will come to.
     dial: Lock<Option<Dial>>,
+    /// Since when somebody looks for a connection and finds none.
+    missed: Lock<Option<Mono>>,
 }
 
 /// A dial under way.
@@ -87,7 +97,7 @@ impl Links {
     /// [`MeshError`] when it cannot be reached, refuses or is refused, or when the last try failed a moment ago.
     pub async fn connect(&self, node: &NodeAddr) -> Result<Connection, MeshError> {
         let link = self.link(node);
-        if let Some(live) = link.live() {
+        if let Some(live) = self.standing(&link) {
             return Ok(live);
         }
         let host = self.shared.endpoint.host();
@@ -103,14 +113,24 @@ impl Links {
         }
     }
 
-    /// Dials `node` unless it is connected, is being dialled or failed a moment ago; waits for nothing.
+    /// Dials `node` unless it is connected, is being dialled, failed a moment ago, or may be expected to dial this node;
+    /// waits for nothing. For those who keep links up: asked again and again, it dials in the end.
     pub fn prepare(&self, node: &NodeAddr) {
         let link = self.link(node);
+        if self.standing(&link).is_some() {
+            return;
+        }
         let now = self.shared.endpoint.host().now();
+        let missed = *link.missed.lock().get_or_insert(now);
         let may_dial = link.failures.lock().check(now).is_ok();
-        if may_dial && link.live().is_none() {
+        if may_dial && (now.since(missed) >= COURTESY || self.dials_first(&link.to)) {
             drop(self.dial_under_way(&link));
         }
+    }
+
+    fn dials_first(&self, to: &NodeAddr) -> bool {
+        let endpoint = &self.shared.endpoint;
+        !endpoint.shares_with(to.role) || endpoint.identity().node < to.name
     }
 
     /// The kept connection to `node` if it is live; never dials.
@@ -136,6 +156,29 @@ impl Links {
             }
             keep
         });
+    }
+
+    /// The connection to a link's node: the one kept, or one that the node dialled and both share.
+    fn standing(&self, link: &Link) -> Option<Connection> {
+        let live = link.live().or_else(|| self.shared_with(link));
+        if live.is_some() {
+            *link.missed.lock() = None;
+        }
+        live
+    }
+
+    fn shared_with(&self, link: &Link) -> Option<Connection> {
+        let endpoint = &self.shared.endpoint;
+        if !endpoint.shares_with(link.to.role) {
+            return None;
+        }
+        let found = endpoint.standing(self.shared.purpose, &link.to.name)?;
+        let is_there = canonical(found.remote()) == canonical(link.to.mesh);
+        let is_the_node = is_there && Expect::node(&link.to).check(found.peer()).is_ok();
+        let found = is_the_node.then_some(found)?;
+        *link.failures.lock() = Failures::default();
+        *link.live.lock() = Some(found.clone());
+        Some(found)
     }
 
     fn longest_pause(&self) -> Duration {
@@ -182,12 +225,17 @@ impl Links {
     async fn dial(&self, link: &Link) -> Result<Connection, MeshError> {
         let host = self.shared.endpoint.host();
         // Another dial may have ended since somebody looked.
-        if let Some(live) = link.live() {
+        if let Some(live) = self.standing(link) {
             return Ok(live);
         }
         link.failures.lock().check(host.now())?;
         let expect = Expect::node(&link.to);
         let dialled = self.shared.endpoint.connect(link.to.mesh, &expect, self.shared.purpose).await;
+        if let Ok(connection) = &dialled
+            && self.shared.endpoint.shares_with(link.to.role)
+        {
+            self.shared.endpoint.share(connection).await;
+        }
         let mut failures = link.failures.lock();
         match &dialled {
             Ok(connection) => {
@@ -195,6 +243,7 @@ impl Links {
                 *link.live.lock() = Some(connection.clone());
             }
             Err(error) => {
+                tracing::debug!(node = %link.to.name, %error, "a link does not stand");
                 failures.count = failures.count.saturating_add(1);
                 failures.next_try =
                     host.now() + pause(failures.count, host.random_u64(), self.longest_pause());
@@ -221,7 +270,13 @@ impl Failures {
 
 impl Link {
     fn new(to: NodeAddr) -> Self {
-        Self { to, live: Lock::default(), failures: Lock::default(), dial: Lock::default() }
+        Self {
+            to,
+            live: Lock::default(),
+            failures: Lock::default(),
+            dial: Lock::default(),
+            missed: Lock::default(),
+        }
     }
 
     fn live(&self) -> Option<Connection> {
@@ -231,6 +286,11 @@ impl Link {
         }
         live.clone()
     }
+}
+
+/// An address without the form that IPv6 sockets give to those of IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 async fn dialled(mut dial: Dial) -> Result<Connection, MeshError> {

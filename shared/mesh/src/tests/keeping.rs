@@ -48,6 +48,42 @@ async fn those_who_leave_before_a_silent_node_answers_leave_one_dial_behind() {
     assert_eq!(tasks.dials.load(Ordering::Relaxed), 1);
 }
 
+#[tokio::test]
+async fn two_nodes_of_one_role_use_one_connection_both_ways() {
+    let mesh = Mesh::new("demo");
+    let (one, two) = (mesh.endpoint("edge/eu/e1"), mesh.endpoint("edge/eu/e2"));
+    let (from_one, from_two) = (Links::new(one.clone()), Links::new(two.clone()));
+    let (dialled, accepted) = tokio::join!(from_one.connect_to(&two), two.accept());
+    let back = from_two.connect_to(&one).await;
+    assert_eq!(back.remote(), one.local_addr().unwrap());
+    let served = one.accept().await.unwrap();
+    for (asker, answerer) in [(&dialled, &accepted.unwrap()), (&back, &served)] {
+        let (_sender, _receiver) = asker.open(Opening::Call).await.unwrap();
+        assert_eq!(answerer.accept_stream().await.unwrap().0, Opening::Call);
+    }
+    assert!(one.accept().now_or_never().is_none() && two.accept().now_or_never().is_none());
+    let moved = NodeAddr { region: "us".parse().unwrap(), ..address(&one, "eu") };
+    let refused = Links::new(two).connect(&moved).await.unwrap_err();
+    assert!(matches!(refused, MeshError::Refused { check: Check::Region, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn the_node_whose_name_comes_later_leaves_it_to_the_other_to_dial() {
+    let real = Host::real();
+    let tasks = Arc::new(Counted { tasks: Arc::clone(&real.parts().tasks), dials: AtomicUsize::new(0) });
+    let host = Host::from_parts(Parts { tasks: tasks.clone(), ..real.parts().clone() });
+    let mesh = Mesh { host, ..Mesh::new("demo") };
+    let (one, two, central) =
+        (mesh.endpoint("edge/eu/e1"), mesh.endpoint("edge/eu/e2"), mesh.endpoint("central/eu/c1"));
+    let dials = || tasks.dials.load(Ordering::Relaxed);
+    Links::new(two.clone()).prepare(&address(&one, "eu"));
+    assert_eq!(dials(), 0);
+    Links::new(one).prepare(&address(&two, "eu"));
+    assert_eq!(dials(), 1);
+    Links::new(two).prepare(&address(&central, "eu"));
+    assert_eq!(dials(), 2, "an edge does not wait for central");
+}
+
 /// Counts dials.
 #[derive(Debug)]
 struct Counted {
@@ -109,7 +145,7 @@ impl Links {
 fn address(node: &Endpoint, region: &str) -> NodeAddr {
     NodeAddr {
         name: node.identity().node,
-        role: Role::Central,
+        role: node.identity().role,
         region: region.parse().unwrap(),
         mesh: node.local_addr().unwrap(),
     }
