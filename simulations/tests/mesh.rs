@@ -84,6 +84,7 @@ async fn sharing(world: World) -> [Duration; 3] {
     };
     let (to_one, to_two) = (address(&one), address(&two));
     let late = peer(&two, &to_one).await;
+    // It answers and looks for nobody.
     drop(peer(&one, &to_one).await);
     let alone = until_linked(&world, &[&late]).await;
     one.crash();
@@ -105,12 +106,14 @@ async fn peer(machine: &Machine, other: &NodeAddr) -> Looking {
     drop(host.spawn("serve", answer(host.clone(), endpoint.clone())));
     let links = Links::new(endpoint);
     let kept = links.clone();
-    drop(host.spawn("keep", async move {
-        while !is_itself {
-            kept.prepare(&to);
-            keeping.sleep(500 * MS).await;
-        }
-    }));
+    if !is_itself {
+        drop(host.spawn("keep", async move {
+            loop {
+                kept.prepare(&to);
+                keeping.sleep(500 * MS).await;
+            }
+        }));
+    }
     Looking { host, links, to: other.clone() }
 }
 
