@@ -8,7 +8,7 @@ use base::{Amount, Epoch, Name, NodeId};
 use mesh::Links;
 use prometheus_client::metrics::counter::Counter;
 use seam::{Host, Lock, Stop};
-use telemetry::metrics::{CentralMetrics, Exposition};
+use telemetry::metrics::{BudgetLevels, CentralMetrics, Exposition};
 
 use crate::consensus::{Consensus, Standing};
 use crate::sessions::Sessions;
@@ -107,9 +107,15 @@ impl Metrics {
         }
         let mut seen = BTreeSet::new();
         for row in rows.into_iter().filter(|row| row.open) {
-            let spent = row.receipts.saturating_add(row.crash).saturating_add(row.settling);
             let granted = u64::try_from(row.granted.saturating_sub(row.returned)).unwrap_or(u64::MAX);
-            self.counted.budget(&row.name, row.limit, spent, Amount(granted));
+            let levels = BudgetLevels {
+                limit: row.limit,
+                spent: row.spent,
+                granted: Amount(granted),
+                debt: row.overrun,
+                stranded: row.orphaned.saturating_add(row.written_off),
+            };
+            self.counted.budget(&row.name, &levels);
             seen.insert(row.name);
         }
         let mut known = self.budgets.lock();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::{Amount, BudgetId, Mono, Name};
 use edge_core::limits::Refused;
 use http::HeaderValue;
-use wire::catalog::Budget;
+use wire::catalog::{Budget, Scope};
 
 use crate::convert::Call;
 use crate::identity::Caller;
@@ -51,18 +51,57 @@ impl Denied {
 
     /// The limit that does not let the call pass, as records name it.
     pub(crate) fn limit(&self) -> Option<String> {
-        let Self::Limit(level, refused) = self else { return None };
-        let whose = match level {
-            Level::Node => "node",
-            Level::Tenant => "tenant",
-            Level::Key => "key",
-        };
-        let which = match refused {
-            Refused::Rate(_when) => "requests_per_s",
-            Refused::Concurrency => "concurrency",
-            Refused::Streams => "streams",
-        };
-        Some(format!("{whose}.{which}"))
+        let Self::Limit(..) = self else { return None };
+        let (level, what) = self.level_and_want();
+        Some(format!("{level}.{what}"))
+    }
+
+    /// The level that refuses, and what is short there.
+    pub(crate) const fn level_and_want(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Limit(level, refused) => (level.as_str(), want(*refused)),
+            Self::Budget(Refusal::StorageFull, _) | Self::Budget(_, None) => (Level::Node.as_str(), CREDIT),
+            Self::Budget(why, Some((budget, _most))) => {
+                let what = match why {
+                    Refusal::Exceeded { .. } | Refusal::Reached { .. } => "budget",
+                    Refusal::Unavailable { .. } | Refusal::Slow { .. } | Refusal::StorageFull => CREDIT,
+                };
+                (budget_level(&budget.scope), what)
+            }
+        }
+    }
+}
+
+/// Credit that is, or may be, elsewhere.
+const CREDIT: &str = "credit";
+
+impl Level {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Tenant => "tenant",
+            Self::Key => "key",
+        }
+    }
+}
+
+const fn want(refused: Refused) -> &'static str {
+    match refused {
+        Refused::Rate(_when) => "requests_per_s",
+        Refused::Concurrency => "concurrency",
+        Refused::Streams => "streams",
+    }
+}
+
+const fn budget_level(scope: &Scope) -> &'static str {
+    match scope {
+        Scope::Tenant(_) => "tenant",
+        Scope::App(..) => "app",
+        Scope::Key(_) => "key",
+        Scope::Scenario(..) => "scenario",
+        Scope::Model(..) => "model",
+        Scope::Provider(_) => "provider",
+        Scope::EachUser(..) => "user",
     }
 }
 

@@ -108,8 +108,11 @@ fn arrive(
     headers: HeaderMap,
 ) -> Result<Arrival, Rejection> {
     let (started, at) = (edge.host.now(), edge.host.wall());
-    let pass = Pass::take(&edge.gate, started, false)
-        .map_err(|refused| Denied::Limit(Level::Node, refused).told(started, at))?;
+    let pass = Pass::take(&edge.gate, started, false).map_err(|refused| {
+        let denied = Denied::Limit(Level::Node, refused);
+        edge.metrics.denied(&denied);
+        denied.told(started, at)
+    })?;
     let (trace, parent) = trace(edge, &headers);
     let via = Arc::clone(via);
     let behalf = ingress::behalf(&headers)?;

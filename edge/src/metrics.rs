@@ -87,6 +87,15 @@ impl Counters {
             }
             Ok(_) | Err(_) => {}
         }
+        if let Err(denied) = admitted {
+            self.denied(denied);
+        }
+    }
+
+    /// A limit or a budget refused a call.
+    pub(crate) fn denied(&self, denied: &Denied) {
+        let (level, what) = denied.level_and_want();
+        self.edge.refused(level, what);
     }
 
     /// A call got an error of ours.

@@ -96,6 +96,10 @@ async fn a_rate_of_none_refuses_without_a_time_to_come_back() {
     assert_eq!(answer.error(), (429, "rate_limited".to_owned()));
     assert!(!answer.headers.contains_key("retry-after"));
     assert!(server.asked().is_empty());
+    let caller = world.caller();
+    let page = caller.over(Over::Plain1, caller.get("/metrics")).await.text();
+    let counted = r#"portolan_refusals_total{level="key",what="requests_per_s"} 1"#;
+    assert!(page.contains(counted), "{page}");
 }
 
 /// An edge with limits at one level. The tenant has a second key, `sk-other`, with the same limits of its own.

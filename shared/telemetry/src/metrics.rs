@@ -6,7 +6,7 @@
 mod central;
 mod edge;
 
-pub use central::CentralMetrics;
+pub use central::{BudgetLevels, CentralMetrics};
 pub use edge::{BudgetGauges, EdgeMetrics, ModelMetrics, Path, TenantMetrics};
 
 use std::fmt;

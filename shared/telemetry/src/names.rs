@@ -25,6 +25,7 @@ metrics! {
     CALLS = "portolan_calls", "Calls ended, by model, operation and outcome";
     TENANT_CALLS = "portolan_tenant_calls", "Calls ended, by tenant and outcome";
     REJECTIONS = "portolan_rejections", "Calls answered with an error of ours, by code";
+    REFUSALS = "portolan_refusals", "Calls that a limit or a budget refused, by its level (node, tenant, app, key, scenario, user, model, provider) and what was short (requests_per_s, concurrency, streams, budget, credit)";
     CALL_SECONDS = "portolan_call_seconds", "Time from a call's first byte in to its last byte out, in seconds, by model";
     FIRST_BYTE_SECONDS = "portolan_first_byte_seconds", "Time until the first byte of the answer, in seconds, by model";
     CHUNK_GAP_SECONDS = "portolan_longest_chunk_gap_seconds", "Longest time between two chunks of a stream, in seconds, by model";
@@ -65,6 +66,8 @@ metrics! {
     BUDGET_LIMIT = "portolan_budget_limit", "Limit of the open window, in the budget's unit, by budget";
     BUDGET_SPENT = "portolan_budget_spent", "Spent in the open window, in the budget's unit, by budget";
     BUDGET_GRANTED = "portolan_budget_granted", "Granted and not returned in the open window, in the budget's unit, by budget";
+    BUDGET_DEBT = "portolan_budget_debt", "What calls of the open window cost beyond their holds, in the budget's unit, by budget; part of what is spent";
+    BUDGET_STRANDED = "portolan_budget_stranded", "Left by lives of edges that ended without a last word, or written off, in the open window, in the budget's unit, by budget";
 }
 
 #[cfg(test)]

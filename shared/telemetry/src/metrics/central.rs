@@ -25,6 +25,8 @@ pub struct CentralMetrics {
     budget_limit: Family<Labels, Gauge>,
     budget_spent: Family<Labels, Gauge>,
     budget_granted: Family<Labels, Gauge>,
+    budget_debt: Family<Labels, Gauge>,
+    budget_stranded: Family<Labels, Gauge>,
     proposal: Histogram,
     /// Raft term.
     pub term: Gauge,
@@ -72,6 +74,8 @@ impl CentralMetrics {
             budget_limit: Family::default(),
             budget_spent: Family::default(),
             budget_granted: Family::default(),
+            budget_debt: Family::default(),
+            budget_stranded: Family::default(),
             proposal: SECONDS(),
             term: Gauge::default(),
             is_leader: Gauge::default(),
@@ -93,6 +97,8 @@ impl CentralMetrics {
         register(&mut registry, names::BUDGET_LIMIT, &metrics.budget_limit);
         register(&mut registry, names::BUDGET_SPENT, &metrics.budget_spent);
         register(&mut registry, names::BUDGET_GRANTED, &metrics.budget_granted);
+        register(&mut registry, names::BUDGET_DEBT, &metrics.budget_debt);
+        register(&mut registry, names::BUDGET_STRANDED, &metrics.budget_stranded);
         register(&mut registry, names::PROPOSAL_SECONDS, &metrics.proposal);
         register(&mut registry, names::RAFT_TERM, &metrics.term);
         register(&mut registry, names::RAFT_LEADER, &metrics.is_leader);
@@ -129,18 +135,45 @@ impl CentralMetrics {
     }
 
     /// A budget's open window as it stands.
-    pub fn budget(&self, budget: &Name, limit: Amount, spent: Amount, granted: Amount) {
+    pub fn budget(&self, budget: &Name, now: &BudgetLevels) {
         let labels = [("budget", budget.as_str().to_owned())];
-        self.budget_limit.get_or_create(&labels).set(signed(limit));
-        self.budget_spent.get_or_create(&labels).set(signed(spent));
-        self.budget_granted.get_or_create(&labels).set(signed(granted));
+        for (gauge, level) in [
+            (&self.budget_limit, now.limit),
+            (&self.budget_spent, now.spent),
+            (&self.budget_granted, now.granted),
+            (&self.budget_debt, now.debt),
+            (&self.budget_stranded, now.stranded),
+        ] {
+            gauge.get_or_create(&labels).set(signed(level));
+        }
     }
 
     /// A budget is gone.
     pub fn forget_budget(&self, budget: &Name) {
         let labels = [("budget", budget.as_str().to_owned())];
-        self.budget_limit.remove(&labels);
-        self.budget_spent.remove(&labels);
-        self.budget_granted.remove(&labels);
+        for gauge in [
+            &self.budget_limit,
+            &self.budget_spent,
+            &self.budget_granted,
+            &self.budget_debt,
+            &self.budget_stranded,
+        ] {
+            gauge.remove(&labels);
+        }
     }
+}
+
+/// A budget's open window, in its unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BudgetLevels {
+    /// What may be spent.
+    pub limit: Amount,
+    /// All that counts as spent.
+    pub spent: Amount,
+    /// Granted and not returned.
+    pub granted: Amount,
+    /// What calls cost beyond their holds.
+    pub debt: Amount,
+    /// Left by lives of edges that ended without a last word, or written off.
+    pub stranded: Amount,
 }

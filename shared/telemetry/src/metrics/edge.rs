@@ -59,6 +59,7 @@ pub struct EdgeMetrics {
     calls: Family<Labels<3>, Counter>,
     tenant_calls: Family<Labels<2>, Counter>,
     rejections: Arc<[(Code, Counter)]>,
+    refusals: Family<Labels<2>, Counter>,
     call_seconds: Seconds,
     first_byte: Seconds,
     chunk_gap: Seconds,
@@ -114,6 +115,7 @@ impl EdgeMetrics {
             calls: Family::default(),
             tenant_calls: Family::default(),
             rejections: by_code.collect(),
+            refusals: Family::default(),
             call_seconds: Family::new_with_constructor(SECONDS),
             first_byte: Family::new_with_constructor(SECONDS),
             chunk_gap: Family::new_with_constructor(SECONDS),
@@ -150,6 +152,7 @@ impl EdgeMetrics {
     fn register_families(&self, registry: &mut Registry) {
         register(registry, names::CALLS, &self.calls);
         register(registry, names::TENANT_CALLS, &self.tenant_calls);
+        register(registry, names::REFUSALS, &self.refusals);
         register(registry, names::CALL_SECONDS, &self.call_seconds);
         register(registry, names::FIRST_BYTE_SECONDS, &self.first_byte);
         register(registry, names::CHUNK_GAP_SECONDS, &self.chunk_gap);
@@ -253,6 +256,11 @@ impl EdgeMetrics {
         if let Some((_, counter)) = self.rejections.iter().find(|(known, _)| *known == code) {
             counter.inc();
         }
+    }
+
+    /// A limit or a budget of `level` refused a call for want of `what`; both from closed lists.
+    pub fn refused(&self, level: &'static str, what: &'static str) {
+        self.refusals.get_or_create(&[("level", level.to_owned()), ("what", what.to_owned())]).inc();
     }
 
     /// An attempt ended; `result` is `ok` or a code.
