@@ -25,7 +25,7 @@ fn the_example_of_a_central_node_is_one() {
 fn the_example_of_a_mesh_is_one() {
     let sources = [Source { name: "mesh.yaml".into(), text: example("yaml") }];
     let parsed = read(&sources, &Catalog::default(), &BTreeSet::new(), &|_secret| KeyHash([0; 32])).unwrap();
-    assert_eq!(parsed.objects.len(), 15);
+    assert_eq!(parsed.objects.len(), 16);
 }
 
 #[test]
