@@ -57,7 +57,7 @@ impl Denied {
     }
 
     /// The level that refuses, and what is short there.
-    pub(crate) const fn level_and_want(&self) -> (&'static str, &'static str) {
+    pub(crate) fn level_and_want(&self) -> (&'static str, &'static str) {
         match self {
             Self::Limit(level, refused) => (level.as_str(), want(*refused)),
             Self::Budget(Refusal::StorageFull, _) | Self::Budget(_, None) => (Level::Node.as_str(), CREDIT),
