@@ -100,7 +100,7 @@ impl Publisher {
             Effect::Receipts(receipts) => self.metrics.receipts(receipts.len()),
             Effect::Closed { edge, incarnation, crash } => {
                 if !crash.is_empty() {
-                    tracing::warn!(%edge, %incarnation, charges = ?crash, "a crashed edge is charged what it may have spent");
+                    tracing::warn!(%edge, %incarnation, charges = crash.len(), "a crashed edge is charged what it may have spent");
                 }
                 self.sessions.send(&edge, &ToEdge::Closed { incarnation });
             }

@@ -23,7 +23,9 @@ use ::http::{HeaderValue, Request, Response};
 use prometheus_client::metrics::gauge::Gauge;
 
 pub(crate) use answer::{Answer, End, Outlet};
-pub(crate) use arrival::{Arrival, BadHeader, Behalf, NoCall, Wanted, asks_debug, behalf, bounded, wanted};
+pub(crate) use arrival::{
+    Arrival, BadHeader, Behalf, NoCall, USER, Wanted, asks_debug, behalf, bounded, wanted,
+};
 pub(crate) use body::{Allowed, BodyError, Upload};
 pub use certificate::TlsError;
 pub(crate) use flows::Flows;

@@ -271,7 +271,11 @@ impl Book {
             }
         }
         if self.budget.is_each_users() {
-            return self.accounts.retain(|_slot, account| !account.is_sealed());
+            let open = self.open(now);
+            return self.accounts.retain(|(user, window), account| {
+                let over = *user != 0 && open != Some(*window);
+                !(account.is_sealed() || (over && account.is_settled()))
+            });
         }
         while self.accounts.values().filter(|account| account.is_sealed()).count() > SEALED_KEPT {
             self.accounts.pop_first();

@@ -4,7 +4,7 @@
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use base::{Incarnation, Name};
+use base::{Amount, Incarnation, Name};
 use central_core::ledger::{self, Decision, Ledger, Verdict};
 use central_core::{Command, Reply};
 
@@ -45,6 +45,9 @@ pub(super) async fn correct(
             return Err(Refused::bad_request("say either charge or credit, in the budget's unit"));
         }
     };
+    if amount == Amount::ZERO {
+        return Err(Refused::bad_request("a correction of nothing corrects nothing"));
+    }
     let what = Verdict::Correct { budget: budget.clone(), window, amount, credit: is_credit };
     let done = door.decide(&by, what, (id, reason.clone())).await;
     audit(&by, "correct budget", (&budget, &reason), &done);
@@ -63,9 +66,12 @@ pub(super) async fn decisions(State(door): Shared) -> Answer<api::Decisions> {
 /// One line per decision, whatever came of it.
 fn audit(by: &Operator, action: &str, (what, why): (&Name, &str), done: &Result<api::Decided, Refused>) {
     let by = &by.0;
+    let why: String = why.chars().take(LONGEST.1).collect();
     match done {
         Ok(done) => {
-            tracing::info!(target: "audit", by, action, %what, why, id = done.id, rows = ?done.rows, "done");
+            let rows: Vec<String> =
+                done.rows.iter().map(|row| format!("{}: {}", row.budget, row.amount.0)).collect();
+            tracing::info!(target: "audit", by, action, %what, why, id = done.id, rows = rows.join(", "), "done");
         }
         Err(refused) => {
             tracing::warn!(target: "audit", by, action, %what, why, because = refused.message(), "refused");
@@ -107,23 +113,30 @@ impl Door {
         (id, reason): (Option<String>, String),
     ) -> Result<api::Decided, Refused> {
         let (longest_id, longest_reason) = LONGEST;
-        if reason.trim().is_empty() || reason.len() > longest_reason {
-            return Err(Refused::bad_request(format!("reason: say why, in at most {longest_reason} bytes")));
+        if reason.trim().is_empty() || reason.len() > longest_reason || reason.chars().any(char::is_control) {
+            let why = format!(
+                "reason: say why, in one line of at most {longest_reason} bytes without control characters"
+            );
+            return Err(Refused::bad_request(why));
         }
         let id = id.unwrap_or_else(|| format!("{:032x}", self.host.random_u128()));
-        if id.is_empty() || id.len() > longest_id {
-            return Err(Refused::bad_request(format!("id: 1 to {longest_id} bytes")));
+        if id.is_empty() || id.len() > longest_id || id.chars().any(char::is_control) {
+            let why = format!("id: 1 to {longest_id} bytes without control characters");
+            return Err(Refused::bad_request(why));
         }
         let decision = Decision { id, by: by.0.clone(), reason, what };
         let mut tried = None;
         for _try in 0..TRIES {
             match self.consensus.propose(Command::Decide(decision.clone())).await {
-                Ok(Reply::Decided(decided)) if decided.decision.what == decision.what => {
+                Ok(Reply::Decided(decided))
+                    if (&decided.decision.what, &decided.decision.reason)
+                        == (&decision.what, &decision.reason) =>
+                {
                     return Ok(self.consensus.read(|state| shown(state.ledger(), &decided)));
                 }
                 Ok(Reply::Decided(_other)) => {
                     return Err(Refused::conflict(format!(
-                        "id {} was given to another decision already",
+                        "id {} was given to another decision, or one with another reason, already",
                         decision.id
                     )));
                 }

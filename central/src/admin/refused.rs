@@ -124,9 +124,9 @@ impl From<Refusal> for Refused {
             Refusal::Invalid(_) => Self::invalid(refusal.to_string(), Vec::new()),
             Refusal::NoSuchEpoch { .. } => Self::not_found(refusal.to_string()),
             Refusal::Level { .. } => Self::invalid(refusal.to_string(), Vec::new()),
-            Refusal::Undecided(Undecided::NoEdge(_) | Undecided::NoBudget(_) | Undecided::NoWindow) => {
-                Self::not_found(refusal.to_string())
-            }
+            Refusal::Undecided(
+                Undecided::NoEdge(_) | Undecided::NoLife(..) | Undecided::NoBudget(_) | Undecided::NoWindow,
+            ) => Self::not_found(refusal.to_string()),
             Refusal::Undecided(Undecided::Rolling | Undecided::EachUsers | Undecided::TooMuch(_)) => {
                 Self::conflict(refusal.to_string())
             }

@@ -176,7 +176,7 @@ pub(crate) fn asks_debug(headers: &HeaderMap, uri: &Uri) -> bool {
 const SCENARIO: &str = "x-portolan-scenario";
 
 /// Names the end user: whatever the application knows them by.
-const USER: &str = "x-portolan-user";
+pub(crate) const USER: &str = "x-portolan-user";
 
 /// The longest name of an end user, in bytes.
 const LONGEST_USER: usize = 256;

@@ -12,7 +12,7 @@ use super::Rejection;
 use crate::admission::{Denied, Level};
 use crate::convert::Unreadable;
 use crate::identity::Unknown;
-use crate::ingress::{BadHeader, BodyError, NoCall};
+use crate::ingress::{BadHeader, BodyError, NoCall, USER};
 use crate::purse::Refusal;
 use crate::routing::NoRoute;
 
@@ -49,12 +49,11 @@ impl From<NoCall> for Rejection {
 
 impl From<BadHeader> for Rejection {
     fn from(BadHeader(name): BadHeader) -> Self {
-        Self::new(
-            Code::InvalidRequest,
-            format!(
-                "The header `{name}` is not one name of letters, digits, `-`, `_` and `.`. Mend it or leave it out."
-            ),
-        )
+        let is = match name {
+            USER => "1 to 256 bytes, once",
+            _scenario => "one name of letters, digits, `-`, `_` and `.`",
+        };
+        Self::new(Code::InvalidRequest, format!("The header `{name}` is not {is}. Mend it or leave it out."))
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 
 use base::ModelName;
 use wire::catalog::{
-    Budget, Catalog, Group, Key, Limits, Model, ObjectId, Provider, Replica, Route, Scope, Strategy, Tenant,
-    Timeouts,
+    Budget, Catalog, Group, Key, Limits, Mode, Model, ObjectId, Provider, Replica, Route, Scope, Strategy,
+    Tenant, Timeouts,
 };
 
 use super::url;
@@ -260,6 +260,16 @@ impl Report<'_> {
         }
     }
 
+    /// An edge forgets users between their calls, and with them what central said is spent.
+    fn each_users(&mut self, id: &ObjectId, budget: &Budget) {
+        if budget.mode != Mode::Strict {
+            self.add(id, "mode", "each user's account is strict".to_owned());
+        }
+        if !budget.thresholds.is_empty() {
+            self.add(id, "thresholds", "each user's account has no thresholds".to_owned());
+        }
+    }
+
     fn budget(&mut self, budget: &Budget) {
         let id = ObjectId::Budget(budget.name.clone());
         let catalog = self.catalog;
@@ -290,6 +300,9 @@ impl Report<'_> {
         };
         if !exists {
             self.add(&id, field, format!("{what}; a budget pays for calls of something that exists"));
+        }
+        if budget.is_each_users() {
+            self.each_users(&id, budget);
         }
         for (at, threshold) in budget.thresholds.iter().enumerate() {
             for key in threshold.except_keys.iter().filter(|key| !catalog.keys.contains_key(*key)) {

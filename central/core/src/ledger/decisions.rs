@@ -8,6 +8,8 @@
 //! operator's word. If the edge comes back all the same, its receipts and its last word go against what was written off;
 //! beyond it, after a refund, they are a debt that comes before any new grant. Nothing is charged twice.
 
+use std::collections::BTreeMap;
+
 use base::{Amount, BudgetId, Incarnation, Name, WallMs, WindowId};
 use serde::{Deserialize, Serialize};
 use wire::catalog::{Budget, Window};
@@ -16,7 +18,7 @@ use super::account::{Account, Holding};
 use super::{Book, Ledger};
 
 /// Decisions that are remembered, the latest ones.
-const KEPT: usize = 1_000;
+const KEPT: usize = 10_000;
 
 /// What an operator decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +69,7 @@ pub struct Decided {
     pub rows: Vec<DecidedRow>,
 }
 
-/// One account that a decision changed.
+/// What a decision changed of one budget and window, the accounts of all its users together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecidedRow {
     /// Which budget.
@@ -98,6 +100,9 @@ pub enum Undecided {
     /// Each end user has an account, and none was named.
     #[error("each user has an account of that budget; it is not corrected as a whole")]
     EachUsers,
+    /// The edge has no such life, or it has ended and all of it is settled.
+    #[error("{0} has no life {1} that is not settled")]
+    NoLife(Name, Incarnation),
     /// More would be credited than was spent.
     #[error("only {} is spent in that window, in the budget's unit; no more can be credited", .0.0)]
     TooMuch(Amount),
@@ -151,21 +156,28 @@ impl Ledger {
     ) -> Result<Vec<DecidedRow>, Undecided> {
         let of = self.edges.get_mut(edge).ok_or_else(|| Undecided::NoEdge(edge.clone()))?;
         let lives = of.lose(life);
+        if let Some(none) = life.filter(|_named| lives.is_empty()) {
+            return Err(Undecided::NoLife(edge.clone(), none));
+        }
         let mut rows = Vec::new();
         for incarnation in lives {
             let holding = Holding::new(edge, incarnation);
             for (id, book) in &mut self.books {
-                for ((user, window), account) in &mut book.accounts {
+                let mut windows: BTreeMap<WindowId, Amount> = BTreeMap::new();
+                for ((_user, window), account) in &mut book.accounts {
                     let amount = account.lose(&holding, refund);
                     if amount > Amount::ZERO {
-                        rows.push(DecidedRow {
-                            budget: id.of_user(*user),
-                            window: *window,
-                            life: Some(incarnation),
-                            amount,
-                        });
+                        let sum = windows.entry(*window).or_default();
+                        *sum = sum.saturating_add(amount);
                     }
                 }
+                let life = Some(incarnation);
+                rows.extend(windows.into_iter().map(|(window, amount)| DecidedRow {
+                    budget: *id,
+                    window,
+                    life,
+                    amount,
+                }));
             }
         }
         Ok(rows)

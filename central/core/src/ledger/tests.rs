@@ -219,6 +219,21 @@ fn a_user_of_a_window_that_ended_is_forgotten_once_all_is_settled() {
     assert_eq!(kept, [(2, Amount(5))]);
 }
 
+#[test]
+fn a_user_who_settled_before_the_window_ended_is_forgotten_after_it() {
+    let mut ledger = ledger_with(10, Window::Hour);
+    let of_users = Scope::EachUser("acme".parse().unwrap(), None);
+    ledger.set_budget(&Budget { scope: of_users, ..budget(10, Window::Hour) });
+    let hour = Window::Hour.at(at(NOON), &Zone::default());
+    let asked = UsageRow { number: 1, waiting: Amount(10), ..row(0, 0, 10) };
+    of_user(&mut ledger, 1, asked).unwrap();
+    of_user(&mut ledger, 1, UsageRow { number: 2, window: hour, ..row(0, 10, 0) });
+    let accounts = |ledger: &Ledger| ledger.check().iter().map(|row| row.accounts).sum::<u64>();
+    assert_eq!(accounts(&ledger), 1);
+    ledger.report(when(NOON + 3_600_000), &[]);
+    assert_eq!(accounts(&ledger), 0);
+}
+
 fn of_user(ledger: &mut Ledger, user: u64, row: UsageRow) -> Option<GrantRow> {
     let row = UsageRow { budget: BUDGET.of_user(user), ..row };
     let grants = ledger.report(when(NOON), &[(name("a"), report(FIRST, row))]);

@@ -51,11 +51,15 @@ fn a_decision_is_made_once_under_its_number() {
 #[test]
 fn what_fits_nothing_changes_nothing() {
     let mut ledger = ledger_with(LIMIT, Window::Rolling { seconds: 10 });
+    ledger.register(&name("a"), 1, None, None);
     let before = ledger.clone();
     let at = WallMs::from_millis(NOON);
     let unknown = Verdict::Lost { edge: name("nobody"), life: None, refund: true };
     assert_eq!(ledger.decide(at, &decision("a", unknown)), Err(Undecided::NoEdge(name("nobody"))));
     assert_eq!(ledger.decide(at, &correction("b", 1, false)), Err(Undecided::Rolling));
+    let never = Incarnation(99);
+    let unknown = Verdict::Lost { edge: name("a"), life: Some(never), refund: false };
+    assert_eq!(ledger.decide(at, &decision("c", unknown)), Err(Undecided::NoLife(name("a"), never)));
     assert_eq!(ledger, before);
 }
 
