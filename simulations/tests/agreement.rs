@@ -87,6 +87,31 @@ fn a_newcomer_gets_a_snapshot_and_takes_a_voters_place() {
 }
 
 #[test]
+fn a_learner_is_known_to_hold_a_log_before_anybody_lets_it_vote() {
+    let run = run(&Options::seed(8), |world| async move {
+        let mut group = Group::new(&world, 3).await;
+        group.start_all().await;
+        let leader = group.leader().await;
+        group.register_from(leader, 0..5).await;
+        let newcomer = group.machines.len();
+        let addr = group.add_machine().await;
+        // Its log is empty until it starts, long after the members changed.
+        group.change(leader, MemberChange::AddLearner(number(newcomer), addr)).await;
+        world.sleep(3 * SECOND).await;
+        let knows = |group: &Group| {
+            group.member(leader).read(|state| state.registry().joined.contains(&number(newcomer)))
+        };
+        assert!(!knows(&group));
+        group.start(newcomer).await;
+        world.sleep(5 * SECOND).await;
+        group.register_from(leader, 5..10).await;
+        world.sleep(SECOND).await;
+        assert!(knows(&group));
+    });
+    run.unwrap();
+}
+
+#[test]
 fn a_member_whose_disk_was_wiped_does_not_come_back_as_itself() {
     let run = run(&Options::seed(3), |world| async move {
         let mut group = Group::new(&world, 3).await;

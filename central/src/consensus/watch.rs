@@ -76,8 +76,8 @@ impl Consensus {
     async fn keep_names(&self) {
         let (mut metrics, mut server) = (self.raft().metrics(), self.raft().server_metrics());
         let mut led = None;
-        // All metrics change with every entry; the server's alone do when there is nothing to tell.
-        while if self.leads() && !self.is_named() { metrics.changed().await } else { server.changed().await }
+        // All metrics change with every entry; the server's alone, which do not say who holds a log, once nothing is left to tell.
+        while if self.leads() && !self.is_told() { metrics.changed().await } else { server.changed().await }
             .is_ok()
         {
             let term = self.leads().then(|| metrics.borrow_watched().current_term);
@@ -106,6 +106,15 @@ impl Consensus {
                 drop(self.propose_here(Command::Joined(joined), self.patience()).await);
             }
         }
+    }
+
+    /// Whether nothing is left to tell the state until the members change: it knows of each that it holds a log, too.
+    fn is_told(&self) -> bool {
+        let metrics = self.raft().metrics();
+        let metrics = metrics.borrow_watched();
+        let mut members = metrics.membership_config.membership().nodes();
+        self.is_named()
+            && self.read(|state| members.all(|(id, _place)| state.registry().joined.contains(&NodeId(*id))))
     }
 
     /// Whether the state knows all that [`Consensus::keep_names`] would tell it.
