@@ -1,4 +1,4 @@
-//! What operators decide about credit, and what they look at before: budgets, lost edges, corrections.
+//! What operators decide about credit: lost edges and corrections.
 //!
 //! A decision is proposed under its number until an answer comes; under one number it is made once, whoever asks again.
 

@@ -101,7 +101,7 @@ pub struct Correction {
 /// Answer to `GET /v1/decisions`, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decisions {
-    /// The last 1,000.
+    /// The last 10,000.
     pub decisions: Vec<Decided>,
 }
 
@@ -120,7 +120,7 @@ pub struct Decided {
     pub action: Action,
     /// Which edge was lost.
     pub edge: Option<Name>,
-    /// The accounts that changed.
+    /// What changed, by budget, window and life.
     pub rows: Vec<DecidedRow>,
 }
 
@@ -138,7 +138,7 @@ pub enum Action {
     Credit,
 }
 
-/// One account that a decision changed.
+/// What a decision changed of one budget and window, the accounts of all its users together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecidedRow {
     /// The budget.
