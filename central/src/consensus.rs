@@ -7,6 +7,7 @@
 
 mod candidacy;
 mod clock;
+mod contact;
 mod elect;
 mod first;
 mod leader;
@@ -53,6 +54,7 @@ use central_core::State;
 use crate::usage::Feed;
 
 use candidacy::Candidacy;
+use contact::Contact;
 use first::Part;
 use leader::Leader;
 use machine::{Current, Machine, Outlets};
@@ -130,6 +132,7 @@ struct Shared {
     /// Why this member stopped, once it did.
     end: channel::Sender<Option<String>>,
     candidacy: Lock<Candidacy>,
+    contact: Lock<Contact>,
     /// The candidacy is due earlier than it was.
     hurry: Notify,
     proposals: mpsc::Sender<Waiting>,
@@ -220,6 +223,7 @@ impl Consensus {
                 part,
                 end: channel::Sender::new(None),
                 candidacy,
+                contact: Lock::default(),
                 hurry: Notify::new(),
                 proposals,
                 walls,

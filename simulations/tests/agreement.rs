@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::{Name, NodeId, Revision, Role};
 use central::consensus::{
-    Consensus, MemberChange, MemberError, Options as Member, ProposeError, StorageState,
+    Consensus, MemberChange, MemberError, Options as Member, ProposeError, ReadError, StorageState,
 };
 use central_core::{Command, Registration, Reply, State};
 use mesh::{Credentials, Endpoint, Purpose};
@@ -274,6 +274,47 @@ fn a_leader_that_reaches_one_voter_only_gives_way_to_the_majority() {
     run.unwrap();
 }
 
+/// Its heartbeats arrive and keep the others from standing, its writes are answered in time, and its questions are not.
+#[test]
+fn a_leader_whose_majority_answers_too_late_hands_over() {
+    let run = run(&Options::seed(7), |world| async move {
+        let mut group = Group::new(&world, 3).await;
+        group.start_all().await;
+        let slow = group.leader().await;
+        group.register_from(slow, 0..3).await;
+        let others: Vec<Machine> = group
+            .machines
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != slow)
+            .map(|(_, it)| it.clone())
+            .collect();
+        for other in &others {
+            world.change_link(&group.machines[slow], other, |link| link.delay = 170 * MS);
+            world.change_link(other, &group.machines[slow], |link| link.delay = 170 * MS);
+        }
+        let (before, member, host) = (world.now(), group.member(slow), group.machines[slow].host().unwrap());
+        for next in 3.. {
+            if group.member(other_than(slow)).standing().leader != Some(number(slow)) {
+                break;
+            }
+            assert!(world.now().since(before) < 5 * SECOND);
+            // So dense that the leader's lease never ends.
+            let (writes, reads) = (member.clone(), member.clone());
+            let write = async move { drop(writes.propose(registration(next, 0)).await) };
+            let read = async move { drop(reads.read_index().await) };
+            drop(host.spawn("write", write));
+            drop(host.spawn("read", read));
+            world.sleep(50 * MS).await;
+        }
+        let near = group.leader().await;
+        group.read_index(near).await.unwrap();
+        assert_eq!(group.leader().await, near);
+        group.agree().await;
+    });
+    run.unwrap();
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_whatever_fails_in_whatever_order() {
     for seed in 0..6 {
@@ -412,6 +453,12 @@ impl Group {
                 self.world.sleep(10 * MS).await;
             }
         }
+    }
+
+    async fn read_index(&self, at: usize) -> Result<Revision, ReadError> {
+        let member = self.member(at);
+        let reading = async move { member.read_index().await };
+        self.machines[at].run("read", reading).await.unwrap()
     }
 
     async fn try_register(&mut self, at: usize, number: u64) -> bool {

@@ -16,7 +16,7 @@ use wire::frame::Kind;
 use super::propose::ProposeError;
 use super::protocol::{Asked, LeaderAnswer, LeaderQuestion};
 use super::types::{Place, Types};
-use super::{Consensus, PAUSE};
+use super::{Consensus, Member, PAUSE};
 
 /// A learner that lacks more entries than this is not made a voter: commits might have to wait for it.
 const MAX_LAG: u64 = 64;
@@ -219,11 +219,23 @@ impl Consensus {
         }
     }
 
-    /// Asks a majority whether this node still leads, which takes one round trip.
+    /// Asks a majority whether this node still leads, which takes one round trip. A leader that has asked in vain for long
+    /// hands over.
     pub(super) async fn read_index_here(&self) -> Result<Revision, ReadError> {
+        let term = self.raft().metrics().borrow_watched().current_term;
+        let (asked, timing) = (self.host().now(), self.shared.timing);
+        let gives_up = self.leads() && self.shared.contact.lock().asked(term, asked, timing.out_of_touch());
+        if gives_up {
+            self.hand_over("the majority answers too late").await;
+        }
         let confirmed = self.raft().get_read_linearizer(ReadPolicy::ReadIndex);
         match self.host().timeout(self.patience(), confirmed).await {
-            Ok(Ok(linearizer)) => Ok(Revision(linearizer.read_log_id().index())),
+            Ok(Ok(linearizer)) => {
+                if self.host().now().since(asked) <= timing.in_time() {
+                    self.shared.contact.lock().answered();
+                }
+                Ok(Revision(linearizer.read_log_id().index()))
+            }
             Ok(Err(error)) => Err(ReadError::NoLeader(error.to_string())),
             Err(Late) => Err(ReadError::NoLeader("no majority answers".to_owned())),
         }
@@ -339,6 +351,22 @@ impl Consensus {
                 asked.map_err(|error| MemberError::Failed(error.to_string()))
             }
         }
+    }
+
+    /// Gives leadership to the voter that lacks least, in another region if there is one: what makes this node slow is often
+    /// near it. Until then it is silent, so that
+    /// another comes even when the order is lost on the way.
+    pub(super) async fn hand_over(&self, why: &str) {
+        let standing = self.standing();
+        let here = standing.members.iter().find(|member| member.id == standing.id);
+        let here = here.map(|member| &member.node.region);
+        let others = standing.members.iter().filter(|member| member.votes && member.id != standing.id);
+        let far = |member: &Member| Some(&member.node.region) != here;
+        let Some(best) = others.max_by_key(|member| (far(member), member.matched, member.id)) else { return };
+        let NodeId(to) = best.id;
+        tracing::warn!(to, why, "handing leadership over");
+        // Whoever saw the need sees it again when this fails.
+        drop(self.raft().trigger().transfer_leader(to).await);
     }
 
     async fn change(&self, change: ChangeMembers<u64, Place>, retain: bool) -> Result<(), MemberError> {

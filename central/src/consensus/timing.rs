@@ -88,6 +88,18 @@ impl Timing {
         self.heartbeat * 9 / 4
     }
 
+    /// A majority that confirms nothing newer within this is too far: one heartbeat may be lost on the way, and its round
+    /// trip fits one.
+    pub(crate) fn in_time(&self) -> Duration {
+        self.heartbeat * 3
+    }
+
+    /// A leader that hears no majority for so long is given up, by itself or by its followers. At least lease and election
+    /// must pass.
+    pub(crate) fn out_of_touch(&self) -> Duration {
+        self.election_max * 5 / 2
+    }
+
     /// How long a reply about the log may take: a follower syncs before it answers.
     pub(crate) fn append_deadline(&self) -> Duration {
         self.heartbeat * 10
@@ -112,9 +124,8 @@ impl Timing {
             enable_elect: false,
             // A restarted leader stands for election like everybody.
             enable_leader_restore: Some(false),
-            // Without it a leader that reaches one voter but no majority keeps all others from electing. At least
-            // lease and election must pass.
-            quorum_loss_probe_interval: Some(ms(self.election_max * 5 / 2)),
+            // Without it a leader that reaches one voter but no majority keeps all others from electing.
+            quorum_loss_probe_interval: Some(ms(self.out_of_touch())),
             backoff: "50ms 100ms 200ms ..500ms".to_owned(),
             ..Config::default()
         };

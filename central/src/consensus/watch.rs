@@ -146,19 +146,8 @@ impl Consensus {
             }
             self.ask_whether_removed().await;
             if *self.storage().borrow() == StorageState::Full && self.leads() {
-                self.hand_over().await;
+                self.hand_over("the disk here is full").await;
             }
         }
-    }
-
-    /// Gives leadership to the voter that lacks least.
-    async fn hand_over(&self) {
-        let standing = self.standing();
-        let others = standing.members.iter().filter(|member| member.votes && member.id != standing.id);
-        let Some(best) = others.max_by_key(|member| (member.matched, member.id)) else { return };
-        let NodeId(to) = best.id;
-        tracing::warn!(to, "handing leadership over: the disk here is full");
-        // Tried again at the next look.
-        drop(self.raft().trigger().transfer_leader(to).await);
     }
 }
