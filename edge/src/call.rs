@@ -211,7 +211,8 @@ impl Entering<'_> {
         let call = convert::read(arrival.operation, body)?;
         (known.asked, known.stream) = (call.model().parse().ok(), call.stream());
         // Where it may go, and what it can cost there at most.
-        let mut route = routing::route(caller, &call, &arrival.behalf, &edge.region, edge.dice.draw())
+        let chance = (arrival.at, edge.dice.draw());
+        let mut route = routing::route(caller, &call, &arrival.behalf, &edge.region, chance)
             .inspect_err(|no_route| known.budget = no_route.budget().cloned())?;
         // Whether it may be made now: limits, then budgets.
         let admitted = admission::admit(arrival, caller, &call, &mut route, &edge.purse, host.now()).await;

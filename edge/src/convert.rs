@@ -104,7 +104,13 @@ impl Call {
 
     /// What bounds its cost.
     pub(crate) fn size(&self) -> Size {
-        Size { input: self.ask.facts.token_bound().ok(), cap: self.ask.cap, answers: self.ask.choices }
+        let facts = &self.ask.facts;
+        Size {
+            input: facts.token_bound().ok(),
+            cap: self.ask.cap,
+            answers: self.ask.choices,
+            images: u32::try_from(facts.images).unwrap_or(u32::MAX),
+        }
     }
 }
 

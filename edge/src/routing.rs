@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base::{Amount, BudgetId, ModelName, Name, RegionName, Tokens};
+use base::{Amount, BudgetId, ModelName, Name, RegionName, Tokens, WallMs};
 use edge_core::bound::{Bound, Lacks, Size};
 use edge_core::plan::{Attempt, Candidate, Culprit, Links, Offer, Plan};
 use seam::{Host, Stop};
@@ -68,9 +68,11 @@ pub(crate) struct Route {
     offer: Arc<Offer>,
     stream: bool,
     region: RegionName,
+    /// When the call came: prices in force then count.
+    at: WallMs,
 }
 
-/// Finds where a call may go, and which budgets pay. `drawn` is a random number.
+/// Finds where a call that came `at` may go, and which budgets pay. `drawn` is a random number.
 ///
 /// # Errors
 /// [`NoRoute`] says why it may go nowhere.
@@ -79,7 +81,7 @@ pub(crate) fn route(
     call: &Call,
     behalf: &Behalf,
     home: &RegionName,
-    drawn: u64,
+    (at, drawn): (WallMs, u64),
 ) -> Result<Route, NoRoute> {
     let offer = caller.snapshot().offer(call.model()).ok_or(NoRoute::Unknown)?;
     if !caller.principal().may_ask(call.model()) {
@@ -94,7 +96,7 @@ pub(crate) fn route(
     let payers = payers(caller.principal(), behalf, offered().map(AsRef::as_ref), of_models);
     let bound = |candidate: &Candidate| {
         let is_paid = payers.iter().any(|payer| payer.pays_for(candidate.index));
-        Bound::of(&size, operation, &candidate.model, is_paid)
+        Bound::of(&size, operation, &candidate.model, is_paid, at)
     };
     let offered: Vec<_> = offered().map(|candidate| (candidate, bound(candidate))).collect();
     if let Some(refused) = unbounded(&offered, &payers) {
@@ -105,7 +107,8 @@ pub(crate) fn route(
     let bounds = offered.into_iter().filter(payable);
     let bounds = bounds.map(|(candidate, bound)| (candidate.index, bound)).collect();
     let plan = Plan::new(Arc::clone(offer), operation, drawn);
-    Ok(Route { plan, bounds, payers, offer: Arc::clone(offer), stream: call.stream(), region: home.clone() })
+    let offer = Arc::clone(offer);
+    Ok(Route { plan, bounds, payers, offer, stream: call.stream(), region: home.clone(), at })
 }
 
 /// A budget that has no bound to hold.
@@ -121,7 +124,7 @@ fn unbounded(offered: &[(&Arc<Candidate>, Bound)], payers: &[Payer]) -> Option<N
     }
     let (candidate, bound) = offered.first()?;
     let budget = unpayable(candidate.index, bound, payers)?;
-    let (model, lacks) = (candidate.model.name.clone(), bound.lacks(budget.unit, &candidate.model));
+    let (model, lacks) = (candidate.model.name.clone(), bound.lacks(budget.unit));
     Some(NoRoute::Unbounded { budget: budget.name.clone(), model, lacks })
 }
 
@@ -177,7 +180,7 @@ impl Route {
         for (model, bound) in &mut self.bounds {
             let candidate = self.offer.candidates().find(|candidate| candidate.index == *model);
             let Some(candidate) = candidate else { continue };
-            *bound = Bound::of(&size, call.operation(), &candidate.model, true);
+            *bound = Bound::of(&size, call.operation(), &candidate.model, true, self.at);
             // The caller gave none, or a larger one.
             bound.wire_cap = bound.wire_cap.or(Some(cap));
         }

@@ -219,7 +219,7 @@ const fn ended(outcome: Outcome, code: Code, reached_upstream: bool) -> Tail {
 impl Open {
     fn close(mut self: Box<Self>, tail: Tail) {
         let ended = self.edge.host.now();
-        let bill = Bill::of(&self, &tail);
+        let bill = Bill::of(&self, &tail, ended);
         self.tried(&tail, ended);
         let receipt = self.receipt(&bill, tail.outcome, tail.code);
         let Self { permit, .. } = &mut *self;
@@ -255,6 +255,7 @@ impl Open {
             attempts: self.attempts,
             usage: bill.usage,
             estimated: bill.estimated,
+            price_from: bill.price_from,
             cost: bill.cost,
             outcome,
             code,

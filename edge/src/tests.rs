@@ -11,6 +11,7 @@ mod lifecycle;
 mod limits;
 mod peering;
 mod pressure;
+mod prices;
 mod refusals;
 mod server;
 mod serving;

@@ -7,6 +7,7 @@
 mod budgets;
 mod export;
 mod models;
+mod prices;
 mod principals;
 mod zones;
 

@@ -119,7 +119,7 @@ fn step(change: &Change, before: &BTreeMap<ObjectId, Object>, next: &Catalog, co
                 action: if old.is_some() { Action::Change } else { Action::Add },
                 object: object.id().to_string(),
                 fields: fields(old, Some(object)),
-                warnings: old.and_then(|old| starts_anew(old, object)).into_iter().collect(),
+                warnings: old.and_then(|old| loses(old, object)).into_iter().collect(),
             }
         }
         Change::Remove(id) => {
@@ -134,11 +134,18 @@ fn step(change: &Change, before: &BTreeMap<ObjectId, Object>, next: &Catalog, co
     }
 }
 
-/// A budget that counts something else is another budget.
-fn starts_anew(old: &Object, new: &Object) -> Option<String> {
-    let (Object::Budget(old), Object::Budget(new)) = (old, new) else { return None };
-    let same = old.scope == new.scope && old.unit == new.unit && old.window == new.window;
-    (!same).then(|| "counts from nothing: what was spent so far belongs to the old meaning".to_owned())
+/// What an object's new form takes from what was written under its old one. A budget that counts something else is another
+/// budget.
+fn loses(old: &Object, new: &Object) -> Option<String> {
+    match (old, new) {
+        (Object::Budget(old), Object::Budget(new)) => {
+            let same = old.scope == new.scope && old.unit == new.unit && old.window == new.window;
+            (!same)
+                .then(|| "counts from nothing: what was spent so far belongs to the old meaning".to_owned())
+        }
+        (Object::Model(old), Object::Model(new)) => remarks::reprices(old, new),
+        (_old, _new) => None,
+    }
 }
 
 /// The objects of `catalog` that mention `id`.
@@ -177,14 +184,16 @@ fn mentions(object: &Object, id: &ObjectId) -> bool {
 }
 
 fn fields(old: Option<&Object>, new: Option<&Object>) -> Vec<FieldChange> {
-    let flat = |object: Option<&Object>| {
+    let mut forms = [old, new].map(|object| object.map(export_object).unwrap_or_default());
+    let listed = forms.iter().any(|form| form.get("price").is_some_and(Value::is_array));
+    if listed {
+        forms.iter_mut().for_each(list_price);
+    }
+    let [old, new] = forms.map(|form| {
         let mut flat = BTreeMap::new();
-        if let Some(object) = object {
-            flatten(String::new(), &export_object(object), &mut flat);
-        }
+        flatten(String::new(), &form, &mut flat);
         flat
-    };
-    let (old, new) = (flat(old), flat(new));
+    });
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     names
         .into_iter()
@@ -195,6 +204,13 @@ fn fields(old: Option<&Object>, new: Option<&Object>) -> Vec<FieldChange> {
             after: new.get(name).cloned(),
         })
         .collect()
+}
+
+/// One price as a list of one, so that it compares with its place in a longer list.
+fn list_price(form: &mut Value) {
+    if let Some(price) = form.get_mut("price").filter(|price| price.is_object()) {
+        *price = Value::Array(vec![price.take()]);
+    }
 }
 
 fn flatten(path: String, value: &Value, flat: &mut BTreeMap<String, String>) {

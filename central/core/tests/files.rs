@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use base::KeyHash;
+use base::{KeyHash, NanoUsd, Price, PriceVersion, Rates, Tier, Tokens, WallMs};
 use central_core::files::{self, Parsed, Source};
 use central_core::plan::{Resolved, resolve};
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ fn applied(current: &Catalog, text: &str) -> Catalog {
 fn a_whole_file_reads_into_a_consistent_catalog() {
     let catalog = applied(&Catalog::default(), GOOD);
     let model = &catalog.models["llama-3:8b"];
-    assert_eq!(model.price.unwrap().input.0, 150_000_000);
+    assert_eq!(model.price.as_ref().unwrap().versions[0].rates.input.0, 150_000_000);
     assert_eq!(catalog.budgets["acme-month"].limit.0, 12_500_000_000);
     let app = Scope::App("acme".parse().unwrap(), "chat".parse().unwrap());
     assert_eq!(catalog.budgets["chat-day"].scope, app);
@@ -178,14 +178,87 @@ fn a_plan_remarks_on_what_no_call_reaches_and_what_no_budget_pays() {
     assert!(resolved(&catalog, text, false).plan.to_string().matches("no edge").count() == 0);
 }
 
+const PRICES: &str = "models:
+  - name: m
+    provider: p
+    context: 1000000
+    price:
+      - {input: 2, output: 8, cached_input: 0.5, cache_write: 2.5, audio_input: 40, audio_output: 80, image: 0.001}
+      - from: 2027-01-01T01:00:00+01:00
+        input: 1
+        output: 4
+        reasoning: 3
+        second: 0.0001
+        tiers: [{above: 200000, input: 2}, {above: 400000, output: 16, call: 0.01}]
+providers: [{name: p, base_url: 'https://api.example'}]
+";
+
+#[test]
+fn prices_read_with_their_kinds_tiers_and_versions() {
+    let catalog = applied(&Catalog::default(), PRICES);
+    let price = catalog.models["m"].price.as_ref().unwrap();
+    let [first, second] = price.versions.as_slice() else { panic!("{price:?}") };
+    assert_eq!((first.from.as_millis(), second.from.as_millis()), (0, 1_798_761_600_000));
+    assert_eq!(first.rates.cache_write, Some(NanoUsd(2_500_000_000)));
+    assert_eq!(first.rates.image, NanoUsd(1_000_000));
+    assert_eq!(second.rates.reasoning, Some(NanoUsd(3_000_000_000)));
+    let [long, longer] = second.tiers.as_slice() else { panic!("{second:?}") };
+    assert_eq!((long.rates.input, long.rates.output), (NanoUsd(2_000_000_000), NanoUsd(4_000_000_000)));
+    assert_eq!((longer.rates.input, longer.rates.call), (NanoUsd(1_000_000_000), NanoUsd(10_000_000)));
+    assert_eq!(longer.rates.reasoning, second.rates.reasoning, "what a tier leaves out is as below it");
+    assert_eq!(applied(&Catalog::default(), &files::export(&catalog).to_string()), catalog);
+}
+
+#[test]
+fn a_plan_tells_of_a_new_version_and_of_one_that_is_rewritten() {
+    let rest = "\nproviders: [{name: p, base_url: 'https://api.example'}]";
+    let one = &format!("models: [{{name: m, provider: p, price: {{input: 2, output: 8}}}}]{rest}");
+    let catalog = applied(&Catalog::default(), one);
+    let later = "{from: 2027-01-01T00:00:00Z, input: 1, output: 4}";
+    let two = &format!("models: [{{name: m, provider: p, price: [{{input: 2, output: 8}}, {later}]}}]{rest}");
+    let plan = resolved(&catalog, two, false).plan.to_string();
+    let added =
+        "~ model m\n    price[1].from: 2027-01-01T00:00:00Z\n    price[1].input: 1\n    price[1].output: 4\n";
+    assert_eq!(plan.replace("+ ", ""), format!("{added}0 to add, 1 to change, 0 to remove, on epoch 0.\n"));
+    let catalog = applied(&catalog, two);
+    let rewritten = two.replace("input: 2", "input: 3");
+    let plan = resolved(&catalog, &rewritten, false).plan.to_string();
+    assert!(plan.contains("price[0].input: 2 -> 3"), "{plan}");
+    assert!(plan.contains("! a version of the price changes or goes"), "{plan}");
+    let late = &format!("models: [{{name: m, provider: p, price: {later}}}]{rest}");
+    let plan = resolved(&Catalog::default(), late, false).plan.to_string();
+    assert!(plan.contains("! no price before the first `from`"), "{plan}");
+}
+
+/// A price that uses every part of the form, drawn.
+fn a_price(amount: u64, number: u32, flag: bool) -> Price {
+    let kind = |share: u64| flag.then_some(NanoUsd(amount / share));
+    let rates = Rates {
+        input: NanoUsd(amount),
+        cached_input: kind(2),
+        cache_write: kind(3),
+        audio_input: kind(4),
+        output: NanoUsd(number.into()),
+        reasoning: kind(5),
+        audio_output: kind(6),
+        image: NanoUsd((number % 3).into()),
+        second: NanoUsd((number % 4).into()),
+        call: NanoUsd((number % 5).into()),
+    };
+    let longer = Rates { cached_input: Some(NanoUsd(7)), call: NanoUsd(9), ..rates };
+    let tiers = vec![Tier { above: Tokens(number.into()), rates: longer }];
+    let first = PriceVersion { from: WallMs::default(), rates, tiers };
+    let later = PriceVersion { from: WallMs::from_millis(1 + u64::from(number)), rates, tiers: Vec::new() };
+    Price { versions: if flag { vec![first, later] } else { vec![first] } }
+}
+
 proptest! {
     #[test]
     fn what_is_shown_reads_back(pick in proptest::collection::vec(any::<(u64, u32, bool)>(), 3)) {
         let mut catalog = applied(&Catalog::default(), GOOD);
         for ((price, number, flag), model) in pick.iter().zip(catalog.models.values_mut()) {
-            if let Some(known) = &mut model.price {
-                known.input.0 = *price;
-                known.cached_input = flag.then_some(base::NanoUsd(price / 2));
+            if model.price.is_some() {
+                model.price = Some(a_price(*price, *number, *flag));
             }
             model.output_cap = None;
             model.timeouts.total_ms = 86_400_000;

@@ -206,7 +206,14 @@ fn receipt_row(edge: Name, receipt: Receipt) -> api::ReceiptRow {
         estimated: receipt.estimated,
         input: receipt.usage.input,
         cached_input: receipt.usage.cached_input,
+        cache_write: receipt.usage.cache_write,
+        audio_input: receipt.usage.audio_input,
         output: receipt.usage.output,
+        reasoning: receipt.usage.reasoning,
+        audio_output: receipt.usage.audio_output,
+        images: receipt.usage.images,
+        busy_ms: receipt.usage.busy_ms,
+        price_from: receipt.price_from,
         cost: receipt.cost,
         charges: receipt
             .charges

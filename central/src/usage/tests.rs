@@ -34,6 +34,7 @@ fn receipt(n: u64) -> Receipt {
         attempts: 1,
         usage: wire::ledger::Usage { input: Tokens(5), ..wire::ledger::Usage::default() },
         estimated: false,
+        price_from: None,
         cost: NanoUsd(n),
         outcome: Outcome::Complete,
         code: None,

@@ -237,7 +237,7 @@ pub(crate) struct Found {
 pub(crate) fn select() -> String {
     format!(
         "SELECT place, taken, at, request, edges.name, attempts, estimated, input, cached_input, output, cost, charges,
-         {} FROM receipts JOIN dims ON dims.id = receipts.dims JOIN edges ON edges.id = receipts.edge",
+         cache_write, audio_input, reasoning, audio_output, images, busy_ms, price_from, {} FROM receipts JOIN dims ON dims.id = receipts.dims JOIN edges ON edges.id = receipts.edge",
         dimensions::COLUMNS
     )
 }
@@ -247,10 +247,20 @@ impl Found {
         let whole = |at: usize| -> Result<u64, StoreError> { Ok(row.get::<_, i64>(at)?.unsigned_abs()) };
         let edge: String = row.get(4)?;
         let edge = edge.parse().map_err(|_bad| StoreError::Damaged(format!("{edge:?} is no edge's name")))?;
-        let dims = Dimensions::read(row, 12)?;
+        let dims = Dimensions::read(row, 19)?;
         let charges: String = row.get(11)?;
-        let usage =
-            Usage { input: Tokens(whole(7)?), cached_input: Tokens(whole(8)?), output: Tokens(whole(9)?) };
+        let usage = Usage {
+            input: Tokens(whole(7)?),
+            cached_input: Tokens(whole(8)?),
+            cache_write: Tokens(whole(12)?),
+            audio_input: Tokens(whole(13)?),
+            output: Tokens(whole(9)?),
+            reasoning: Tokens(whole(14)?),
+            audio_output: Tokens(whole(15)?),
+            images: row.get(16)?,
+            busy_ms: row.get(17)?,
+        };
+        let price_from: Option<i64> = row.get(18)?;
         let receipt = Receipt {
             request: RequestId(u128::from_be_bytes(row.get(3)?)),
             kind: dims.kind,
@@ -266,6 +276,7 @@ impl Found {
             attempts: row.get(5)?,
             usage,
             estimated: row.get(6)?,
+            price_from: price_from.map(|from| WallMs::from_millis(from.unsigned_abs())),
             cost: NanoUsd(whole(10)?),
             outcome: dims.outcome,
             code: dims.code,

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::StoreError;
 
 /// The format that this build writes.
-pub(crate) const FORMAT: i64 = 1;
+pub(crate) const FORMAT: i64 = 2;
 
 /// Bits of a place that count receipts of one entry. An entry is smaller than 16 MiB, a receipt larger than 16 bytes.
 pub(crate) const PLACE_BITS: u32 = 20;
@@ -40,20 +40,45 @@ CREATE INDEX receipts_at ON receipts (at);
 CREATE INDEX receipts_request ON receipts (request);
 ";
 
+/// From format 1 to 2: kinds of tokens, pieces, and the price a receipt was computed with. Of older receipts they are not
+/// known.
+const KINDS: &str = "
+ALTER TABLE receipts ADD COLUMN cache_write INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE receipts ADD COLUMN audio_input INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE receipts ADD COLUMN reasoning INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE receipts ADD COLUMN audio_output INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE receipts ADD COLUMN images INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE receipts ADD COLUMN busy_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE receipts ADD COLUMN price_from INTEGER;
+";
+
 const SUMS: [&str; 3] = ["hours", "base", "incoming"];
 
-/// Makes the tables of a new database; refuses a newer build's.
+/// Makes the tables of a new database, or brings an older one's to this format; refuses a newer build's.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
     let found: i64 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
-    match found {
-        0 => {}
-        FORMAT => return Ok(()),
-        _other => return Err(StoreError::Newer { found, known: FORMAT }),
+    if found == FORMAT {
+        return Ok(());
     }
     let transaction = connection.transaction()?;
-    transaction.execute_batch(TABLES)?;
+    match found {
+        0 => {
+            first(&transaction)?;
+            transaction.execute_batch(KINDS)?;
+        }
+        1 => transaction.execute_batch(KINDS)?,
+        _newer => return Err(StoreError::Newer { found, known: FORMAT }),
+    }
+    transaction.pragma_update(None, "user_version", FORMAT)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// The tables of format 1.
+fn first(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute_batch(TABLES)?;
     for table in SUMS {
-        transaction.execute_batch(&format!(
+        connection.execute_batch(&format!(
             "CREATE TABLE {table} (
                  hour INTEGER NOT NULL, dims INTEGER NOT NULL, last INTEGER NOT NULL,
                  calls INTEGER NOT NULL, attempts INTEGER NOT NULL, estimated INTEGER NOT NULL,
@@ -62,9 +87,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
              ) WITHOUT ROWID;"
         ))?;
     }
-    transaction.execute_batch("CREATE INDEX hours_dims ON hours (dims);")?;
-    transaction.pragma_update(None, "user_version", FORMAT)?;
-    transaction.commit()?;
+    connection.execute_batch("CREATE INDEX hours_dims ON hours (dims);")?;
     Ok(())
 }
 
@@ -84,4 +107,26 @@ pub(crate) fn for_reading(connection: &Connection) -> Result<(), StoreError> {
     connection
         .execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_stores_receipts_are_kept_and_know_nothing_of_what_is_new() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        first(&connection).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO receipts VALUES (1, 2, 3, x'00', 1, 1, 1, 0, 9, 4, 5, 6, '[]'); PRAGMA user_version = 1;",
+            )
+            .unwrap();
+        prepare(&mut connection).unwrap();
+        prepare(&mut connection).unwrap();
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let found: (i64, i64, Option<i64>) =
+            connection.query_row("SELECT input, reasoning, price_from FROM receipts", (), read).unwrap();
+        assert_eq!(found, (9, 0, None));
+    }
 }

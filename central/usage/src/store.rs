@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use base::{Name, Revision};
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use wire::ledger::{Charge, Receipt};
 
 use crate::coverage::Coverage;
@@ -200,7 +200,8 @@ impl<'a> Insert<'a> {
     fn new(connection: &'a Connection, known: &'a mut Known) -> Result<Self, StoreError> {
         let statement = connection.prepare_cached(
             "INSERT INTO receipts (place, taken, at, request, edge, dims, attempts, estimated, input, cached_input,
-             output, cost, charges) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             output, cost, charges, cache_write, audio_input, reasoning, audio_output, images, busy_ms, price_from)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
         Ok(Self { connection, statement, known, charges: String::new() })
     }
@@ -210,7 +211,8 @@ impl<'a> Insert<'a> {
         let dims = self.known.dims(self.connection, Dimensions::of(receipt))?;
         let edge = self.known.edge(self.connection, edge)?;
         spell(&receipt.charges, &mut self.charges);
-        self.statement.execute((
+        let usage = &receipt.usage;
+        self.statement.execute(params![
             place,
             taken,
             number(receipt.at.as_millis()),
@@ -219,12 +221,19 @@ impl<'a> Insert<'a> {
             dims,
             receipt.attempts,
             receipt.estimated,
-            number(receipt.usage.input.0),
-            number(receipt.usage.cached_input.0),
-            number(receipt.usage.output.0),
+            number(usage.input.0),
+            number(usage.cached_input.0),
+            number(usage.output.0),
             number(receipt.cost.0),
             &self.charges,
-        ))?;
+            number(usage.cache_write.0),
+            number(usage.audio_input.0),
+            number(usage.reasoning.0),
+            number(usage.audio_output.0),
+            usage.images,
+            usage.busy_ms,
+            receipt.price_from.map(|from| number(from.as_millis())),
+        ])?;
         Ok(dims)
     }
 }

@@ -4,8 +4,11 @@
 //! smaller of the caller's cap and the model's, else what the context leaves; times the number of answers. A cap that
 //! the caller did not give, or gave larger than the model's, goes on the wire, or the bound would be a guess. What has
 //! no bound is `None`, never zero.
+//!
+//! Money: at the price in force when the call is admitted, every token at the dearest rate of its side, in the dearest
+//! tier that the input may reach, for as long as the model's whole time.
 
-use base::{Amount, NanoUsd, Tokens, Unit};
+use base::{Amount, NanoUsd, PriceVersion, Tokens, Unit, Usage, WallMs};
 use wire::catalog::{Model, Operation};
 
 /// What is known of a call's size before it is made.
@@ -17,6 +20,8 @@ pub struct Size {
     pub cap: Option<Tokens>,
     /// Answers wanted; at least 1.
     pub answers: u32,
+    /// Images in the call.
+    pub images: u32,
 }
 
 /// The most that a call of this size can be and cost at one model.
@@ -26,8 +31,12 @@ pub struct Bound {
     pub input: Option<Tokens>,
     /// Output tokens of all answers.
     pub output: Option<Tokens>,
+    /// Images in the call.
+    pub images: u32,
     /// Money.
     pub cost: Option<NanoUsd>,
+    /// Which version of the model's price is in force, by its first instant; `None`: none is.
+    pub price_from: Option<WallMs>,
     /// The cap to put on the wire, when the caller gave none or a larger one.
     pub wire_cap: Option<Tokens>,
 }
@@ -35,7 +44,7 @@ pub struct Bound {
 /// What keeps a call from having an amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
-    /// The model has no price.
+    /// The model has no price, or none that has begun.
     pub price: bool,
     /// Neither the body's bytes nor the model's context bound the input.
     pub input: bool,
@@ -44,22 +53,27 @@ pub struct Lacks {
 }
 
 impl Bound {
-    /// The bound of a call at a model. `strict` says whether a budget relies on it: only then is a cap derived from
-    /// the context put on the wire.
+    /// The bound of a call at a model, at the price in force at `at`. `strict` says whether a budget relies on it: only
+    /// then is a cap derived from the context put on the wire.
     #[must_use]
-    pub fn of(size: &Size, operation: Operation, model: &Model, strict: bool) -> Self {
+    pub fn of(size: &Size, operation: Operation, model: &Model, strict: bool, at: WallMs) -> Self {
         let input = input(size, model);
         let (each, wire_cap) = match operation {
             Operation::Embeddings => (Some(Tokens(0)), None),
             Operation::Chat => answer(size, model, input, strict),
         };
         let output = each.map(|each| Tokens(each.0.saturating_mul(u64::from(size.answers.max(1)))));
-        let cost = match (model.price, input, output) {
-            (Some(price), Some(input), Some(output)) => Some(price.upper_bound(input, output)),
-            (Some(price), _, _) if price.is_by_the_call() => Some(price.call),
-            (Some(_) | None, _, _) => None,
-        };
-        Self { input, output, cost, wire_cap }
+        let price = model.price.as_ref().and_then(|price| price.at(at));
+        let pieces = Usage { images: size.images, busy_ms: model.timeouts.total_ms, ..Usage::default() };
+        let cost = price.and_then(|price| most(price, input, output, pieces));
+        let price_from = price.map(|price| price.from);
+        Self { input, output, images: size.images, cost, price_from, wire_cap }
+    }
+
+    /// The version of `model`'s price that the bound was computed with.
+    #[must_use]
+    pub fn price<'m>(&self, model: &'m Model) -> Option<&'m PriceVersion> {
+        model.price.as_ref()?.at(self.price_from?)
     }
 
     /// What a budget of this unit must hold; `None` when nothing bounds it.
@@ -74,18 +88,29 @@ impl Bound {
         }
     }
 
-    /// What keeps [`Bound::amount`] from having a value at `model`, whose bound this is.
+    /// What keeps [`Bound::amount`] from having a value.
     #[must_use]
-    pub fn lacks(&self, unit: Unit, model: &Model) -> Lacks {
+    pub fn lacks(&self, unit: Unit) -> Lacks {
         if self.amount(unit).is_some() {
             return Lacks::default();
         }
         Lacks {
-            price: unit == Unit::NanoUsd && model.price.is_none(),
+            price: unit == Unit::NanoUsd && self.price_from.is_none(),
             input: self.input.is_none(),
             output: self.output.is_none(),
         }
     }
+}
+
+/// The most that a call can cost; tokens without a bound cost nothing where no token does.
+fn most(
+    price: &PriceVersion,
+    input: Option<Tokens>,
+    output: Option<Tokens>,
+    pieces: Usage,
+) -> Option<NanoUsd> {
+    let free = price.is_free_by_token().then_some(Tokens(u64::MAX));
+    Some(price.upper_bound(&Usage { input: input.or(free)?, output: output.or(free)?, ..pieces }))
 }
 
 fn input(size: &Size, model: &Model) -> Option<Tokens> {
@@ -116,7 +141,7 @@ fn answer(
 
 #[cfg(test)]
 mod tests {
-    use base::Price;
+    use base::{Price, Rates, Tier};
     use proptest::prelude::*;
     use wire::catalog::{Dialect, Timeouts};
 
@@ -125,7 +150,7 @@ mod tests {
     #[test]
     fn the_callers_cap_counts_for_each_answer_and_is_not_touched() {
         let size = Size { cap: Some(Tokens(50)), answers: 3, ..text(1_096) };
-        let bound = Bound::of(&size, Operation::Chat, &model(), true);
+        let bound = Bound::of(&size, Operation::Chat, &model(), true, NOW);
         assert_eq!((bound.output, bound.wire_cap), (Some(Tokens(150)), None));
         assert_eq!(bound.cost, Some(NanoUsd(1_096 + 300)));
         assert_eq!(bound.amount(Unit::Tokens), Some(Amount(1_246)));
@@ -137,7 +162,7 @@ mod tests {
         let capped = Model { output_cap: Some(Tokens(200)), ..model() };
         let of = |cap| {
             let size = Size { cap: Some(Tokens(cap)), answers: 2, ..text(10) };
-            let bound = Bound::of(&size, Operation::Chat, &capped, true);
+            let bound = Bound::of(&size, Operation::Chat, &capped, true, NOW);
             (bound.output, bound.wire_cap)
         };
         assert_eq!(of(5_000), (Some(Tokens(400)), Some(Tokens(200))));
@@ -148,41 +173,78 @@ mod tests {
     #[test]
     fn without_a_cap_the_models_goes_on_the_wire_else_what_the_context_leaves() {
         let capped = Model { output_cap: Some(Tokens(200)), ..model() };
-        assert_eq!(Bound::of(&text(1_000), Operation::Chat, &capped, false).wire_cap, Some(Tokens(200)));
+        assert_eq!(Bound::of(&text(1_000), Operation::Chat, &capped, false, NOW).wire_cap, Some(Tokens(200)));
         let roomy = Model { context: Some(Tokens(4_000)), ..model() };
-        assert_eq!(Bound::of(&text(1_000), Operation::Chat, &roomy, true).wire_cap, Some(Tokens(3_000)));
-        assert_eq!(Bound::of(&text(1_000), Operation::Chat, &roomy, false).wire_cap, None);
+        assert_eq!(Bound::of(&text(1_000), Operation::Chat, &roomy, true, NOW).wire_cap, Some(Tokens(3_000)));
+        assert_eq!(Bound::of(&text(1_000), Operation::Chat, &roomy, false, NOW).wire_cap, None);
     }
 
     #[test]
     fn what_nothing_bounds_has_no_amount() {
-        let open = Bound::of(&text(10), Operation::Chat, &model(), true);
+        let open = Bound::of(&text(10), Operation::Chat, &model(), true, NOW);
         assert_eq!((open.amount(Unit::Tokens), open.amount(Unit::NanoUsd)), (None, None));
         let output = Lacks { output: true, ..Lacks::default() };
-        assert_eq!(open.lacks(Unit::NanoUsd, &model()), output);
-        assert_eq!(open.lacks(Unit::Requests, &model()), Lacks::default());
-        let picture = Size { input: None, cap: Some(Tokens(5)), answers: 1 };
-        assert_eq!(Bound::of(&picture, Operation::Chat, &model(), true).input, None);
+        assert_eq!(open.lacks(Unit::NanoUsd), output);
+        assert_eq!(open.lacks(Unit::Requests), Lacks::default());
+        let picture = Size { input: None, cap: Some(Tokens(5)), ..text(0) };
+        assert_eq!(Bound::of(&picture, Operation::Chat, &model(), true, NOW).input, None);
         let known = Model { context: Some(Tokens(4_000)), ..model() };
-        assert_eq!(Bound::of(&picture, Operation::Chat, &known, true).input, Some(Tokens(4_000)));
+        assert_eq!(Bound::of(&picture, Operation::Chat, &known, true, NOW).input, Some(Tokens(4_000)));
         let unpriced = Model { price: None, output_cap: Some(Tokens(5)), ..model() };
-        let bound = Bound::of(&text(10), Operation::Chat, &unpriced, true);
+        let bound = Bound::of(&text(10), Operation::Chat, &unpriced, true, NOW);
         assert_eq!(bound.cost, None);
-        assert_eq!(bound.lacks(Unit::NanoUsd, &unpriced), Lacks { price: true, ..Lacks::default() });
+        assert_eq!(bound.lacks(Unit::NanoUsd), Lacks { price: true, ..Lacks::default() });
     }
 
     #[test]
     fn a_model_priced_by_the_call_needs_no_token_bound() {
-        let price = Price { call: NanoUsd(7), ..Price::default() };
-        let per_call = Model { price: Some(price), ..model() };
-        assert_eq!(Bound::of(&text(10), Operation::Chat, &per_call, true).cost, Some(NanoUsd(7)));
-        let reread = Some(Price { cached_input: Some(NanoUsd(1)), ..price });
+        let per_call = Rates { call: NanoUsd(7), ..Rates::default() };
+        let cost = |rates, size: &Size| Bound::of(size, Operation::Chat, &at(rates), true, NOW).cost;
+        assert_eq!(cost(per_call, &text(10)), Some(NanoUsd(7)));
+        let reread = Rates { cached_input: Some(NanoUsd(1)), ..per_call };
         let small = Size { cap: Some(Tokens(5)), ..text(10) };
-        let cached = Bound::of(&small, Operation::Chat, &Model { price: reread, ..model() }, true);
-        assert_eq!(cached.cost, Some(NanoUsd(8)), "input that is free only when it is fresh");
-        let picture = Size { input: None, cap: Some(Tokens(5)), answers: 1 };
-        let unknown = Bound::of(&picture, Operation::Chat, &Model { price: reread, ..model() }, true);
-        assert_eq!(unknown.cost, None, "nothing bounds what is read again");
+        assert_eq!(cost(reread, &small), Some(NanoUsd(8)), "input that is free only when it is fresh");
+        let picture = Size { input: None, cap: Some(Tokens(5)), ..text(0) };
+        assert_eq!(cost(reread, &picture), None, "nothing bounds what is read again");
+    }
+
+    #[test]
+    fn pictures_and_the_whole_time_are_held_where_they_cost() {
+        let timed = Rates { image: NanoUsd(30), second: NanoUsd(2_000), ..Rates::default() };
+        let pictures = Size { images: 2, ..text(10) };
+        let bound = Bound::of(&pictures, Operation::Chat, &at(timed), true, NOW);
+        assert_eq!(bound.cost, Some(NanoUsd(60 + 600 * 2_000)));
+    }
+
+    #[test]
+    fn the_dearest_kind_and_the_dearest_tier_within_reach_are_held() {
+        let written = Rates { cache_write: Some(NanoUsd(1_250_000)), ..rates() };
+        let thinking = Rates { reasoning: Some(NanoUsd(4_000_000)), ..written };
+        let tier = Tier { above: Tokens(1_000), rates: Rates { input: NanoUsd(3_000_000), ..rates() } };
+        let price = PriceVersion { rates: thinking, tiers: vec![tier], ..PriceVersion::default() };
+        let model = Model { price: Some(Price { versions: vec![price] }), ..model() };
+        let cost = |input| {
+            let size = Size { cap: Some(Tokens(10)), ..text(input) };
+            Bound::of(&size, Operation::Chat, &model, true, NOW).cost
+        };
+        assert_eq!(cost(1_000), Some(NanoUsd(1_250 + 40)));
+        assert_eq!(cost(2_000), Some(NanoUsd(6_000 + 20)));
+    }
+
+    #[test]
+    fn the_price_in_force_counts_and_none_before_the_first() {
+        let version = |from, call| PriceVersion {
+            from: WallMs::from_millis(from),
+            rates: Rates { call: NanoUsd(call), ..Rates::default() },
+            tiers: Vec::new(),
+        };
+        let price = Price { versions: vec![version(100, 7), version(200, 5)] };
+        let model = Model { price: Some(price), ..model() };
+        let bound = |ms| Bound::of(&text(1), Operation::Chat, &model, true, WallMs::from_millis(ms));
+        assert_eq!((bound(150).cost, bound(200).cost), (Some(NanoUsd(7)), Some(NanoUsd(5))));
+        assert_eq!(bound(150).price(&model).map(|price| price.from), Some(WallMs::from_millis(100)));
+        let early = bound(99);
+        assert_eq!((early.cost, early.lacks(Unit::NanoUsd).price), (None, true));
     }
 
     proptest! {
@@ -194,7 +256,7 @@ mod tests {
         ) {
             let model = Model { output_cap: most.map(Tokens), context: context.map(Tokens), ..model() };
             let size = Size { cap: given.map(Tokens), answers, ..text(10) };
-            let bound = Bound::of(&size, Operation::Chat, &model, strict);
+            let bound = Bound::of(&size, Operation::Chat, &model, strict, NOW);
             let wire = bound.wire_cap.map_or(given, |cap| Some(given.map_or(cap.0, |given| given.min(cap.0))));
             let counted = bound.output.map(|output| output.0);
             prop_assert_eq!(counted, wire.map(|wire| wire * u64::from(answers)));
@@ -208,14 +270,24 @@ mod tests {
             let capped = Model { output_cap: Some(Tokens(100)), ..model() };
             let size = Size { answers, ..text(input) };
             let larger = Size { answers: answers + more_answers, ..text(input + more_input) };
-            let bound = |size| Bound::of(size, Operation::Chat, &capped, true);
+            let bound = |size| Bound::of(size, Operation::Chat, &capped, true, NOW);
             let (small, large) = (bound(&size), bound(&larger));
             prop_assert!(small.input <= large.input && small.output <= large.output && small.cost <= large.cost);
         }
     }
 
+    const NOW: WallMs = WallMs::from_millis(1_000);
+
+    fn rates() -> Rates {
+        Rates { input: NanoUsd(1_000_000), output: NanoUsd(2_000_000), ..Rates::default() }
+    }
+
+    fn at(rates: Rates) -> Model {
+        Model { price: Some(Price::flat(rates)), ..model() }
+    }
+
     fn text(tokens: u64) -> Size {
-        Size { input: Some(Tokens(tokens)), cap: None, answers: 1 }
+        Size { input: Some(Tokens(tokens)), cap: None, answers: 1, images: 0 }
     }
 
     fn model() -> Model {
@@ -224,7 +296,7 @@ mod tests {
             upstream_model: None,
             dialect: Dialect::Openai,
             operations: vec![Operation::Chat, Operation::Embeddings],
-            price: Some(Price { input: NanoUsd(1_000_000), output: NanoUsd(2_000_000), ..Price::default() }),
+            price: Some(Price::flat(rates())),
             context: None,
             output_cap: None,
             tokenizer: None,

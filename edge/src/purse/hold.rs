@@ -71,6 +71,7 @@ impl Hold {
             attempts: 0,
             usage: Usage::default(),
             estimated: true,
+            price_from: None,
             cost: NanoUsd(0),
             outcome: Outcome::Lost,
             code: None,

@@ -1,18 +1,20 @@
 //! What a call comes to, from what its upstream reported or, where it reported nothing, from what bounds it.
 
-use base::{Amount, BudgetId, NanoUsd, Tokens, Unit};
+use base::{Amount, BudgetId, Mono, NanoUsd, PriceVersion, Tokens, Unit, Usage, WallMs};
 use wire::call::Tail;
-use wire::ledger::{Outcome, Usage};
+use wire::ledger::Outcome;
 
 use super::Open;
 
 /// What a call comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bill {
-    /// Tokens, reported or bounded.
+    /// What it used, reported or bounded.
     pub(super) usage: Usage,
     /// Whether `usage` is a bound.
     pub(super) estimated: bool,
+    /// Which version of the model's price it is computed with.
+    pub(super) price_from: Option<WallMs>,
     /// Money.
     pub(super) cost: NanoUsd,
     /// What each budget pays.
@@ -20,7 +22,8 @@ pub(super) struct Bill {
 }
 
 impl Bill {
-    pub(super) fn of(open: &Open, tail: &Tail) -> Self {
+    /// The bill of a call that ended at `ended` as `tail` says.
+    pub(super) fn of(open: &Open, tail: &Tail, ended: Mono) -> Self {
         let bound = open.attempt.as_ref().map(|(_, bound)| bound);
         let input = bound.and_then(|bound| bound.input).unwrap_or_default();
         let output = bound.and_then(|bound| bound.output);
@@ -34,15 +37,16 @@ impl Bill {
             return Self::of_usage(open, Usage::default(), false, false);
         }
         match tail.usage {
-            Some(usage) => Self::of_usage(open, usage, false, true),
+            Some(reported) => Self::of_usage(open, open.with_pieces(reported, ended), false, true),
             None if open.sent.pieces > 0 => {
                 // A byte-level tokenizer never puts more tokens into a text than it has bytes.
                 let sent = Tokens(open.sent.bytes);
                 let output = output.map_or(sent, |most| most.min(sent));
-                Self::of_usage(open, Usage { input, cached_input: Tokens(0), output }, true, true)
+                let usage = open.with_pieces(Usage::of_text(input, output), ended);
+                Self::of_usage(open, usage, true, true)
             }
             None => {
-                let usage = Usage { input, cached_input: Tokens(0), output: output.unwrap_or_default() };
+                let usage = open.with_pieces(Usage::of_text(input, output.unwrap_or_default()), ended);
                 let pays = |id| open.payers().any(|payer| payer.id() == id);
                 let held = open.asks().iter().filter(|(id, _most)| pays(*id)).copied().collect();
                 Self { actual: held, ..Self::of_usage(open, usage, true, true) }
@@ -51,10 +55,8 @@ impl Bill {
     }
 
     fn of_usage(open: &Open, usage: Usage, estimated: bool, worked: bool) -> Self {
-        let price = open.attempt.as_ref().and_then(|(attempt, _)| attempt.candidate.model.price);
-        let cost = price
-            .filter(|_| worked)
-            .map_or(NanoUsd(0), |price| price.cost(usage.input, usage.cached_input, usage.output));
+        let price = open.price();
+        let cost = price.filter(|_| worked).map_or(NanoUsd(0), |price| price.cost(&usage));
         let pays = |unit| match unit {
             Unit::Requests => Amount(u64::from(worked)),
             Unit::Tokens => Amount(usage.input.saturating_add(usage.output).0),
@@ -63,6 +65,24 @@ impl Bill {
             Unit::NanoUsd => Amount(cost.0),
         };
         let actual = open.payers().map(|payer| (payer.id(), pays(payer.budget.unit))).collect();
-        Self { usage, estimated, cost, actual }
+        Self { usage, estimated, price_from: price.map(|price| price.from), cost, actual }
+    }
+}
+
+impl Open {
+    /// The version of the model's price that the last attempt is held and charged by.
+    fn price(&self) -> Option<&PriceVersion> {
+        let (attempt, bound) = self.attempt.as_ref()?;
+        bound.price(&attempt.candidate.model)
+    }
+
+    /// What an upstream reported, and what it cannot know: the call's images, and how long the attempt took where that
+    /// costs, which is no longer than the call may.
+    fn with_pieces(&self, usage: Usage, ended: Mono) -> Usage {
+        let Some((attempt, bound)) = &self.attempt else { return usage };
+        let timed = self.trying.filter(|_| self.price().is_some_and(PriceVersion::counts_seconds));
+        let most = attempt.candidate.model.timeouts.total_ms;
+        let busy_ms = timed.map_or(0, |trying| trying.busy_ms(ended).min(most));
+        Usage { images: bound.images, busy_ms, ..usage }
     }
 }

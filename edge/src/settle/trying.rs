@@ -25,6 +25,11 @@ impl Trying {
         Self { begun: now, linked: None, before }
     }
 
+    /// How long it took until `now`, in milliseconds, a part of one counted as one.
+    pub(super) fn busy_ms(&self, now: Mono) -> u32 {
+        u32::try_from(now.since(self.begun).as_micros().div_ceil(1_000)).unwrap_or(u32::MAX)
+    }
+
     pub(super) const fn linked(&mut self, now: Mono) {
         self.linked = Some(now);
     }

@@ -104,6 +104,7 @@ pub(crate) fn receipt(number: u128) -> Receipt {
         attempts: 1,
         usage: Usage::default(),
         estimated: false,
+        price_from: None,
         cost: NanoUsd(0),
         outcome: Outcome::Complete,
         code: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::{NanoUsd, Price, Unit};
+use base::{NanoUsd, Price, Rates, Unit};
 
 use super::caller::{ALL, Over};
 use super::server::{Act, Server};
@@ -99,7 +99,7 @@ async fn a_strict_budget_that_cannot_be_asked_or_bounded_refuses_and_spends_noth
         let budget = fixtures::budget("acme-day", Unit::NanoUsd);
         catalog.budgets.insert(budget.name.clone(), budget);
         let mut priced = fixtures::model("priced", "http://127.0.0.1:1");
-        priced.price = Some(Price { call: NanoUsd(5), ..Price::default() });
+        priced.price = Some(Price::flat(Rates { call: NanoUsd(5), ..Rates::default() }));
         catalog.models.insert(priced.name.clone(), priced);
     })
     .await;

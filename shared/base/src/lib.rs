@@ -6,13 +6,17 @@
 mod fault;
 mod ids;
 pub mod mutant;
+mod price;
 mod time;
 mod units;
+mod usage;
 
 pub use fault::{Blame, Code, Elsewhere};
 pub use ids::{
     BudgetId, Epoch, Era, IdError, Incarnation, KeyHash, ModelName, Name, NodeId, RegionName, RequestId,
     Revision, Role, Stamp, TenantName, WindowId,
 };
+pub use price::{Price, PriceVersion, Rates, Tier};
 pub use time::{Mono, WallMs};
-pub use units::{Amount, NanoUsd, Price, Tokens, Unit};
+pub use units::{Amount, NanoUsd, Tokens, Unit};
+pub use usage::Usage;

@@ -13,7 +13,7 @@ pub use ask::{Ask, BadRequest, Patch, scan_chat, scan_embeddings};
 pub use error::{UpstreamError, error_body, error_event, upstream_error};
 pub use facts::Facts;
 pub use models::{ListedModel, models_list};
-pub use reply::{BadReply, Usage, check_chat, check_embeddings};
+pub use reply::{BadReply, check_chat, check_embeddings};
 pub use reshape::{is_stream, stream_of_whole, whole_of_stream};
 pub use scan::MAX_DEPTH;
 pub use stream::{Meter, StreamFault};

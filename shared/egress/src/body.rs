@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use base::{Code, Mono, Tokens};
+use base::{Code, Mono};
 use bytes::Bytes;
 use wire::call::{Hop, Tail};
 use wire::ledger::{Outcome, Usage};
@@ -58,9 +58,7 @@ impl ReplyBody {
     ) -> Self {
         let (content, ended) = match content {
             Content::Events(events) => (Flow::Events(events), None),
-            Content::Whole(body, usage) => {
-                (Flow::Whole(Some(body), usage.map(told)), Some(shared.host.now()))
-            }
+            Content::Whole(body, usage) => (Flow::Whole(Some(body), usage), Some(shared.host.now())),
         };
         let local = Local { shared: Arc::clone(shared), status, trial, hops, ended, content };
         Self { kind: Kind::Local(Box::new(local)), bytes: 0 }
@@ -160,7 +158,7 @@ impl Local {
                     None if events.complete() => (Outcome::Complete, None),
                     None => (Outcome::CallerGone, Some(Code::CallerGone)),
                 };
-                (outcome, code, events.usage().map(told))
+                (outcome, code, events.usage())
             }
         }
     }
@@ -192,9 +190,4 @@ impl Drop for Local {
             drop(self.shared.host.spawn("uncancelled", rest));
         }
     }
-}
-
-fn told(usage: dialect::openai::Usage) -> Usage {
-    let dialect::openai::Usage { input, cached_input, output } = usage;
-    Usage { input: Tokens(input.0), cached_input: Tokens(cached_input.0), output: Tokens(output.0) }
 }

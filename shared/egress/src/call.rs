@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use base::{Blame, Code, Elsewhere, Mono, Name};
+use base::{Blame, Code, Elsewhere, Mono, Name, Usage};
 use bytes::Bytes;
-use dialect::openai::{self, BadReply, Usage};
+use dialect::openai::{self, BadReply};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use http::{HeaderValue, Response};
 use hyper::body::Incoming;

@@ -5,9 +5,9 @@ use std::mem;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use base::{Code, Mono};
+use base::{Code, Mono, Usage};
 use bytes::Bytes;
-use dialect::openai::{Meter, StreamFault, Usage};
+use dialect::openai::{Meter, StreamFault};
 use dialect::sse::Splitter;
 use upstream::{Fault, Health, Verdict, of_fault, of_status};
 

@@ -19,7 +19,18 @@ pub struct Node<'a> {
     pub value: &'a Value,
 }
 
-impl Node<'_> {
+impl<'a> Node<'a> {
+    /// The items of a list.
+    fn items(&self) -> Option<Vec<Self>> {
+        let Kind::List(items) = &self.value.kind else { return None };
+        let item = |(at, value): (usize, &'a Value)| Self {
+            file: self.file,
+            path: format!("{}[{at}]", self.path),
+            value,
+        };
+        Some(items.iter().enumerate().map(item).collect())
+    }
+
     /// A fault of this value.
     pub fn fault(&self, what: impl Into<String>) -> Fault {
         self.fault_at(self.value.at, what)
@@ -148,12 +159,11 @@ impl<'a, 'f> Fields<'a, 'f> {
     /// The items of a list; none when it is absent, and a fault when it is not a list.
     pub fn items(&mut self, name: &'static str) -> Vec<Node<'a>> {
         let Some(node) = self.take(name) else { return Vec::new() };
-        let Kind::List(items) = &node.value.kind else {
+        let Some(items) = node.items() else {
             self.faults.push(node.fault(format!("must be a list, this is {}", node.value.describe())));
             return Vec::new();
         };
-        let item = |(at, value)| Node { file: node.file, path: format!("{}[{at}]", node.path), value };
-        items.iter().enumerate().map(item).collect()
+        items
     }
 
     /// Reads each item of a list as a mapping; `None` when one is at fault.
@@ -166,6 +176,19 @@ impl<'a, 'f> Fields<'a, 'f> {
         let items = self.items(name);
         let read: Vec<T> = items.iter().filter_map(|item| self.mapping_of(item, &read)).collect();
         (self.faults.len() == before).then_some(read)
+    }
+
+    /// Reads a field that is one mapping or a list of mappings; none when it is absent, `None` when it is at fault.
+    pub fn one_or_more<T>(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(&mut Fields<'_, '_>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let Some(node) = self.take(name) else { return Some(Vec::new()) };
+        let items = node.items().unwrap_or_else(|| vec![node]);
+        let whole = items.len();
+        let read: Vec<T> = items.iter().filter_map(|item| self.mapping_of(item, &read)).collect();
+        (read.len() == whole).then_some(read)
     }
 
     /// Reads a field that is a mapping; inner `None` when it is absent, outer when it is at fault.

@@ -4,9 +4,10 @@
 //! duplication and reordering are harmless. Central owns `granted`; the edge owns `spent` and `returned`, and at every
 //! instant `spent + returned + held ≤ granted`.
 
+pub use base::Usage;
 use base::{
     Amount, BudgetId, Code, Era, Incarnation, ModelName, Name, NanoUsd, RegionName, RequestId, TenantName,
-    Tokens, WallMs, WindowId,
+    WallMs, WindowId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -108,17 +109,6 @@ pub struct FinalReport {
     pub receipts: u64,
 }
 
-/// Tokens as an upstream reported them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Input tokens, cached ones included.
-    pub input: Tokens,
-    /// Input tokens that came from the upstream's cache.
-    pub cached_input: Tokens,
-    /// Output tokens, reasoning included.
-    pub output: Tokens,
-}
-
 /// How a receipt came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -185,10 +175,13 @@ pub struct Receipt {
     pub provider: Option<Name>,
     /// Attempts made.
     pub attempts: u16,
-    /// Tokens.
+    /// What it used.
     pub usage: Usage,
     /// Whether `usage` is our bound because the upstream reported none.
     pub estimated: bool,
+    /// From when on the version of the model's price is in force that `cost` was computed with, the one in force when the
+    /// call was admitted; `None`: the model had no price.
+    pub price_from: Option<WallMs>,
     /// What the call cost.
     pub cost: NanoUsd,
     /// How it ended.

@@ -6,8 +6,8 @@
 use std::fmt::Debug;
 
 use base::{
-    Amount, BudgetId, Code, Epoch, Era, Incarnation, KeyHash, NanoUsd, Price, RequestId, Revision, Stamp,
-    Tokens, Unit, WallMs, WindowId,
+    Amount, BudgetId, Code, Epoch, Era, Incarnation, KeyHash, NanoUsd, Price, PriceVersion, Rates, RequestId,
+    Revision, Stamp, Tier, Tokens, Unit, WallMs, WindowId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -180,6 +180,7 @@ fn receipt() -> Receipt {
         attempts: 2,
         usage: usage(),
         estimated: false,
+        price_from: Some(WallMs::from_millis(1_700_000_000_000)),
         cost: NanoUsd(1_234_567),
         outcome: Outcome::Cut,
         code: Some(Code::UpstreamCut),
@@ -193,7 +194,17 @@ fn receipt() -> Receipt {
 }
 
 fn usage() -> Usage {
-    Usage { input: Tokens(100), cached_input: Tokens(20), output: Tokens(30) }
+    Usage {
+        input: Tokens(100),
+        cached_input: Tokens(20),
+        cache_write: Tokens(10),
+        audio_input: Tokens(5),
+        output: Tokens(30),
+        reasoning: Tokens(12),
+        audio_output: Tokens(3),
+        images: 2,
+        busy_ms: 1_500,
+    }
 }
 
 fn call_head() -> CallHead {
@@ -232,6 +243,24 @@ fn tail() -> Tail {
     }
 }
 
+fn price() -> Price {
+    let rates = Rates {
+        input: NanoUsd(1),
+        cached_input: Some(NanoUsd(2)),
+        cache_write: Some(NanoUsd(3)),
+        audio_input: Some(NanoUsd(4)),
+        output: NanoUsd(5),
+        reasoning: Some(NanoUsd(6)),
+        audio_output: Some(NanoUsd(7)),
+        image: NanoUsd(8),
+        second: NanoUsd(9),
+        call: NanoUsd(10),
+    };
+    let tiers = vec![Tier { above: Tokens(200_000), rates: Rates::default() }];
+    let later = PriceVersion { from: WallMs::from_millis(1_700_000_000_000), rates, tiers };
+    Price { versions: vec![PriceVersion::default(), later] }
+}
+
 fn all_objects() -> Vec<Object> {
     let limits = Limits { requests_per_s: Some(10), concurrency: None, streams: Some(3) };
     let model = Model {
@@ -239,12 +268,7 @@ fn all_objects() -> Vec<Object> {
         upstream_model: Some("vendor/m".into()),
         dialect: Dialect::Openai,
         operations: vec![Operation::Chat, Operation::Embeddings],
-        price: Some(Price {
-            input: NanoUsd(1),
-            cached_input: Some(NanoUsd(2)),
-            output: NanoUsd(3),
-            call: NanoUsd(4),
-        }),
+        price: Some(price()),
         context: Some(Tokens(8_192)),
         output_cap: None,
         tokenizer: Some("cl100k_base".into()),

@@ -11,6 +11,8 @@ use wire::catalog::{
     Scope, Strategy, Tenant, Threshold, Window,
 };
 
+use super::prices;
+
 /// The whole configuration, as one file.
 #[must_use]
 pub fn export(catalog: &Catalog) -> Value {
@@ -98,20 +100,12 @@ fn provider_form(provider: &Provider) -> Value {
 }
 
 fn model_form(model: &Model) -> Value {
-    let price = model.price.map(|price| {
-        json!({
-            "input": decimal::text(price.input),
-            "cached_input": price.cached_input.map(decimal::text),
-            "output": decimal::text(price.output),
-            "call": decimal::text(price.call),
-        })
-    });
     json!({
         "name": model.name,
         "upstream_model": model.upstream_model,
         "dialect": dialect_form(model.dialect),
         "operations": model.operations.iter().copied().map(Operation::as_str).collect::<Vec<_>>(),
-        "price": price,
+        "price": model.price.as_ref().map(prices::form),
         "context": model.context,
         "output_cap": model.output_cap,
         "tokenizer": model.tokenizer,

@@ -1,12 +1,12 @@
 //! Providers, models, groups and routes.
 
-use base::{Price, Tokens};
-use settings::{Fields, Kind, Value, dollars, text, whole, word};
+use base::Tokens;
+use settings::{Fields, Kind, Value, text, whole, word};
 use wire::catalog::{
     Dialect, Group, Model, Object, Operation, Provider, Replica, Route, Strategy, Target, Timeouts,
 };
 
-use super::{Credential, Extra};
+use super::{Credential, Extra, prices};
 
 pub(super) fn provider(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<Object> {
     let name = fields.required("name", word);
@@ -28,7 +28,7 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
     let chats = operations
         .as_ref()
         .is_none_or(|given| given.as_ref().is_none_or(|operations| operations.contains(&Operation::Chat)));
-    let price = fields.mapping("price", |price| read_price(price, chats));
+    let price = prices::read(fields, chats);
     let context = fields.optional("context", whole);
     let output_cap = fields.optional("output_cap", whole);
     let tokenizer = fields.optional("tokenizer", non_empty);
@@ -48,24 +48,6 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
         provider: provider?,
         timeouts: timeouts?.unwrap_or_default(),
     }))
-}
-
-/// Dollars per million tokens, and dollars per call. What a chat writes is never free by omission.
-fn read_price(fields: &mut Fields<'_, '_>, chats: bool) -> Option<Price> {
-    let input = fields.required("input", dollars);
-    let cached_input = fields.optional("cached_input", dollars);
-    let output = if chats {
-        fields.required("output", dollars)
-    } else {
-        fields.optional("output", dollars).map(Option::unwrap_or_default)
-    };
-    let call = fields.optional("call", dollars);
-    Some(Price {
-        input: input?,
-        cached_input: cached_input?,
-        output: output?,
-        call: call?.unwrap_or_default(),
-    })
 }
 
 fn replica(fields: &mut Fields<'_, '_>) -> Option<Replica> {

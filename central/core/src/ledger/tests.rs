@@ -320,6 +320,7 @@ pub(super) fn batch(first: u64, charges: &[(u64, u64)]) -> ReceiptBatch {
         attempts: 1,
         usage: Usage::default(),
         estimated: false,
+        price_from: None,
         cost: NanoUsd(0),
         outcome: Outcome::Complete,
         code: None,

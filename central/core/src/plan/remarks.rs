@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use base::{RegionName, Unit};
+use base::{PriceVersion, RegionName, Unit, WallMs};
 use wire::catalog::{Budget, Catalog, Model, Object, Operation, Scope};
 
 /// Most names that one remark lists.
@@ -11,7 +11,9 @@ const NAMED: usize = 5;
 /// Remarks on an object that is new or changed, within the configuration that would be in force.
 pub(super) fn of(object: &Object, next: &Catalog, regions: &BTreeSet<RegionName>) -> Vec<String> {
     match object {
-        Object::Model(model) => placement(model, regions).chain(budgets_of(model, next)).collect(),
+        Object::Model(model) => {
+            placement(model, regions).chain(budgets_of(model, next)).chain(priced_late(model)).collect()
+        }
         Object::Budget(budget) => models_of(budget, next).into_iter().collect(),
         Object::Tenant(_)
         | Object::App(_)
@@ -20,6 +22,31 @@ pub(super) fn of(object: &Object, next: &Catalog, regions: &BTreeSet<RegionName>
         | Object::Group(_)
         | Object::Route(_) => Vec::new(),
     }
+}
+
+/// Before its first version a price is unknown.
+fn priced_late(model: &Model) -> Option<String> {
+    let first = model.price.as_ref()?.versions.first()?;
+    let late = first.from > WallMs::default();
+    late.then(|| {
+        "no price before the first `from`: until then no strict budget in usd pays for a call".to_owned()
+    })
+}
+
+/// What a new form of a model does to bills that were written: a version's rates are what they are computed with.
+pub(super) fn reprices(old: &Model, new: &Model) -> Option<String> {
+    let (old, new) = (old.price.as_ref()?, new.price.as_ref()?);
+    let listed = old.versions.len().max(new.versions.len()) > 1;
+    let kept = |version: &&PriceVersion| {
+        new.versions.iter().all(|next| next.from != version.from || next == *version)
+            && new.versions.iter().any(|next| next.from == version.from)
+    };
+    let changed = old.versions.iter().find(|version| !kept(version)).filter(|_| listed);
+    changed.map(|_version| {
+        "a version of the price changes or goes: bills written under it stay as they are, and cannot be recomputed; \
+         add a version with a later `from` instead"
+            .to_owned()
+    })
 }
 
 /// A model server is reached by the edges of its region alone. Without any edge yet, there is nothing to tell by.
@@ -68,9 +95,10 @@ fn may_pay(budget: &Budget, model: &Model, next: &Catalog) -> bool {
 fn lack(model: &Model, unit: Unit) -> Option<&'static str> {
     let chats = model.operations.contains(&Operation::Chat);
     let open = chats && model.output_cap.is_none() && model.context.is_none();
-    let per_token = model.price.is_none_or(|price| price.input.0 > 0 || price.output.0 > 0);
+    let versions = model.price.as_ref().map(|price| price.versions.as_slice()).unwrap_or_default();
+    let per_token = !versions.iter().all(PriceVersion::is_free_by_token);
     match unit {
-        Unit::NanoUsd if model.price.is_none() => Some("no `price`, so that every call is refused"),
+        Unit::NanoUsd if versions.is_empty() => Some("no `price`, so that every call is refused"),
         Unit::NanoUsd if open && per_token => Some(OPEN),
         Unit::Tokens | Unit::OutputTokens if open => Some(OPEN),
         Unit::NanoUsd | Unit::Tokens | Unit::Requests | Unit::InputTokens | Unit::OutputTokens => None,

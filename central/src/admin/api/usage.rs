@@ -83,10 +83,25 @@ pub struct ReceiptRow {
     pub estimated: bool,
     /// Input tokens, cached ones included.
     pub input: Tokens,
-    /// Input tokens that came from the upstream's cache.
+    /// Of them: read from the upstream's cache.
     pub cached_input: Tokens,
-    /// Output tokens.
+    /// Of them: written to the upstream's cache.
+    pub cache_write: Tokens,
+    /// Of them: sound.
+    pub audio_input: Tokens,
+    /// Output tokens, reasoning included.
     pub output: Tokens,
+    /// Of them: reasoning.
+    pub reasoning: Tokens,
+    /// Of them: sound.
+    pub audio_output: Tokens,
+    /// Images in the call.
+    pub images: u32,
+    /// Milliseconds that the answering attempt took, where the price counts them; else 0.
+    pub busy_ms: u32,
+    /// From when on the version of the model's price is in force that `cost` was computed with; 0: from the beginning;
+    /// `None`: the model had no price.
+    pub price_from: Option<WallMs>,
     /// What the call cost.
     pub cost: NanoUsd,
     /// What each budget paid.

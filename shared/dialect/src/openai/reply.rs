@@ -1,21 +1,10 @@
 //! Whole answers: whether a 2xx holds an answer at all, and what it says it used. The bytes themselves pass untouched.
 
-use base::Tokens;
+use base::{Tokens, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{UpstreamError, upstream_error};
-
-/// Tokens as an upstream reported them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Input tokens, cached ones included.
-    pub input: Tokens,
-    /// Input tokens read from the upstream's cache.
-    pub cached_input: Tokens,
-    /// Output tokens, reasoning included.
-    pub output: Tokens,
-}
 
 /// A 2xx that holds no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,27 +120,59 @@ struct RawUsage<'a> {
     #[serde(borrow, default)]
     prompt_tokens_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
+    completion_tokens_details: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     prompt_cache_hit_tokens: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+/// Parts of a count, as OpenAI's details name them, and what compatible servers add. They are parts: `prompt_tokens` and
+/// `completion_tokens` hold them already.
+#[derive(Default, Deserialize)]
 struct Details<'a> {
     #[serde(borrow, default)]
     cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    cache_write_tokens: Option<&'a RawValue>,
+    /// Another name of `cache_write_tokens`.
+    #[serde(borrow, default)]
+    cache_creation_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    audio_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reasoning_tokens: Option<&'a RawValue>,
 }
 
-/// Reads a `usage` object. A count that is no whole number, or a senseless one, makes the whole unknown: a guess would be billed.
+impl<'a> Details<'a> {
+    /// Details that cannot be read say nothing.
+    fn read(raw: Option<&'a RawValue>) -> Self {
+        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    }
+}
+
+/// Reads a `usage` object. A count that is no whole number, or a senseless one, makes the whole unknown: a guess would be
+/// billed. A part is never larger than what it is part of.
 pub(super) fn usage(raw: &RawValue) -> Option<Usage> {
     let raw: RawUsage<'_> = serde_json::from_str(raw.get()).ok()?;
     let input = count(raw.prompt_tokens)?;
     let output = raw.completion_tokens.map_or(Some(0), |value| count(Some(value)))?;
-    let details =
-        raw.prompt_tokens_details.and_then(|raw| serde_json::from_str::<Details<'_>>(raw.get()).ok());
-    let cached = details.and_then(|details| count(details.cached_tokens));
-    let cached = cached.or_else(|| count(raw.prompt_cache_hit_tokens)).unwrap_or(0).min(input);
     // Some servers leave reasoning out of the completion and count it in the total only.
     let beyond = count(raw.total_tokens).map_or(0, |total| total.saturating_sub(input));
-    Some(Usage { input: Tokens(input), cached_input: Tokens(cached), output: Tokens(output.max(beyond)) })
+    let output = output.max(beyond);
+    let (read, written) =
+        (Details::read(raw.prompt_tokens_details), Details::read(raw.completion_tokens_details));
+    let part = |of: u64, names: &[Option<&RawValue>]| {
+        Tokens(names.iter().find_map(|name| count(*name)).unwrap_or(0).min(of))
+    };
+    Some(Usage {
+        input: Tokens(input),
+        cached_input: part(input, &[read.cached_tokens, raw.prompt_cache_hit_tokens]),
+        cache_write: part(input, &[read.cache_write_tokens, read.cache_creation_tokens]),
+        audio_input: part(input, &[read.audio_tokens]),
+        output: Tokens(output),
+        reasoning: part(output, &[written.reasoning_tokens]),
+        audio_output: part(output, &[written.audio_tokens]),
+        ..Usage::default()
+    })
 }
 
 fn count(raw: Option<&RawValue>) -> Option<u64> {
@@ -163,7 +184,7 @@ mod tests {
     use super::*;
 
     fn tokens(input: u64, cached: u64, output: u64) -> Usage {
-        Usage { input: Tokens(input), cached_input: Tokens(cached), output: Tokens(output) }
+        Usage { cached_input: Tokens(cached), ..Usage::of_text(Tokens(input), Tokens(output)) }
     }
 
     fn usage_of(usage: &str) -> Option<Usage> {
@@ -205,6 +226,35 @@ mod tests {
         assert_eq!(usage_of(reasoning), Some(tokens(9, 0, 41)));
         let embeddings = br#"{"data":[{"embedding":[1]}],"usage":{"prompt_tokens":3,"total_tokens":3}}"#;
         assert_eq!(check_embeddings(embeddings), Ok(Some(tokens(3, 0, 0))));
+    }
+
+    #[test]
+    fn kinds_of_tokens_are_parts_of_what_is_counted() {
+        let all = r#"{"prompt_tokens":100,"completion_tokens":50,"total_tokens":150,
+            "prompt_tokens_details":{"cached_tokens":60,"cache_write_tokens":20,"audio_tokens":7,"text_tokens":93},
+            "completion_tokens_details":{"reasoning_tokens":30,"audio_tokens":5,"accepted_prediction_tokens":1}}"#;
+        let expected = Usage {
+            cached_input: Tokens(60),
+            cache_write: Tokens(20),
+            audio_input: Tokens(7),
+            reasoning: Tokens(30),
+            audio_output: Tokens(5),
+            ..Usage::of_text(Tokens(100), Tokens(50))
+        };
+        assert_eq!(usage_of(all), Some(expected));
+        let beside = r#"{"prompt_tokens":9,"completion_tokens":4,"total_tokens":50,
+            "prompt_tokens_details":{"cached_tokens":99,"cache_creation_tokens":2,"audio_tokens":-1},
+            "completion_tokens_details":{"reasoning_tokens":37}}"#;
+        let expected = Usage {
+            cached_input: Tokens(9),
+            cache_write: Tokens(2),
+            reasoning: Tokens(37),
+            ..Usage::of_text(Tokens(9), Tokens(41))
+        };
+        assert_eq!(usage_of(beside), Some(expected), "no part exceeds its whole; reasoning was beside");
+        let nothing = r#"{"prompt_tokens":9,"completion_tokens":4,"prompt_tokens_details":null,
+            "completion_tokens_details":7}"#;
+        assert_eq!(usage_of(nothing), Some(tokens(9, 0, 4)));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use base::Usage;
 use bytes::Bytes;
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::error::{UpstreamError, upstream_error};
-use super::reply::{Usage, is_empty_list, usage};
+use super::reply::{is_empty_list, usage};
 use super::scan::span;
 use crate::sse::{Data, Judged, read_event};
 

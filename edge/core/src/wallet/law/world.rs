@@ -327,6 +327,7 @@ impl World {
             attempts: 1,
             usage: Usage::default(),
             estimated: false,
+            price_from: None,
             cost: NanoUsd(0),
             outcome: Outcome::Complete,
             code: None,
