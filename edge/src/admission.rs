@@ -1,4 +1,5 @@
-//! Whether a call may be made now: the node's, the tenant's and the key's limits, then its budgets.
+//! Whether a call may be made now: the limits of the node, the tenant, the application, the key and the model, then its
+//! budgets.
 //!
 //! What a call takes is a guard: dropping it gives the place back, and a hold that is dropped settles at its full
 //! amount. Limits are this node's own and work without central; budgets are asked last, since what they hold others
@@ -6,36 +7,29 @@
 
 use std::sync::Arc;
 
-use base::{Amount, BudgetId, Mono, Name};
-use edge_core::limits::Refused;
+use base::{Amount, BudgetId, Mono, Name, Tokens};
+use edge_core::limits::{Ask, Refused};
+use edge_core::plan::Candidate;
 use http::HeaderValue;
 use wire::catalog::{Budget, Scope};
 
+use crate::call::Edge;
 use crate::convert::Call;
 use crate::identity::Caller;
 use crate::ingress::Arrival;
+pub(crate) use crate::passes::Level;
+use crate::passes::{Allowance, Limited, Passes, Wish};
 use crate::payers::Payer;
-use crate::purse::{Billed, Hold, Purse, Refusal};
+use crate::purse::{Billed, Hold, Refusal};
 use crate::routing::Route;
 use crate::snapshot::SharedGate;
 use crate::thresholds;
 
-/// Whose limit it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// The node's own.
-    Node,
-    /// The tenant's.
-    Tenant,
-    /// The key's.
-    Key,
-}
-
 /// Why a call may not be made now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// A limit, and when it lets the call pass.
-    Limit(Level, Refused),
+    /// A limit.
+    Limit(Box<Limited>),
     /// A budget does not pay: which one, when it is one of several, and what the call may need of it at most.
     Budget(Refusal, Option<(Arc<Budget>, Amount)>),
 }
@@ -45,13 +39,13 @@ impl Denied {
     pub(crate) fn budget(&self) -> Option<Name> {
         match self {
             Self::Budget(_why, Some((budget, _most))) => Some(budget.name.clone()),
-            Self::Budget(_, None) | Self::Limit(..) => None,
+            Self::Budget(_, None) | Self::Limit(_) => None,
         }
     }
 
     /// The limit that does not let the call pass, as records name it.
     pub(crate) fn limit(&self) -> Option<String> {
-        let Self::Limit(..) = self else { return None };
+        let Self::Limit(_) = self else { return None };
         let (level, what) = self.level_and_want();
         Some(format!("{level}.{what}"))
     }
@@ -59,7 +53,7 @@ impl Denied {
     /// The level that refuses, and what is short there.
     pub(crate) fn level_and_want(&self) -> (&'static str, &'static str) {
         match self {
-            Self::Limit(level, refused) => (level.as_str(), want(*refused)),
+            Self::Limit(limited) => (limited.level.as_str(), want(limited.refused)),
             Self::Budget(Refusal::StorageFull, _) | Self::Budget(_, None) => (Level::Node.as_str(), CREDIT),
             Self::Budget(why, Some((budget, _most))) => {
                 let what = match why {
@@ -75,19 +69,9 @@ impl Denied {
 /// Credit that is, or may be, elsewhere.
 const CREDIT: &str = "credit";
 
-impl Level {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Node => "node",
-            Self::Tenant => "tenant",
-            Self::Key => "key",
-        }
-    }
-}
-
 const fn want(refused: Refused) -> &'static str {
     match refused {
-        Refused::Rate(_when) => "requests_per_s",
+        Refused::Rate(per, _when) => per.as_str(),
         Refused::Concurrency => "concurrency",
         Refused::Streams => "streams",
     }
@@ -105,40 +89,6 @@ const fn budget_level(scope: &Scope) -> &'static str {
     }
 }
 
-/// A place behind a gate; given back on drop.
-#[derive(Debug)]
-pub(crate) struct Pass {
-    gate: SharedGate,
-    stream: bool,
-}
-
-impl Pass {
-    /// Passes a gate.
-    ///
-    /// # Errors
-    /// [`Refused`] says when.
-    pub(crate) fn take(gate: &SharedGate, now: Mono, stream: bool) -> Result<Self, Refused> {
-        gate.lock().enter(now, stream)?;
-        Ok(Self { gate: SharedGate::clone(gate), stream })
-    }
-
-    /// The call turned out to be a stream.
-    ///
-    /// # Errors
-    /// [`Refused`] when there are too many.
-    fn becomes_stream(&mut self) -> Result<(), Refused> {
-        self.gate.lock().becomes_stream()?;
-        self.stream = true;
-        Ok(())
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        self.gate.lock().leave(self.stream);
-    }
-}
-
 /// Everything a call took before it may be made.
 #[derive(Debug)]
 pub(crate) struct Permit {
@@ -148,8 +98,12 @@ pub(crate) struct Permit {
     pub(crate) payers: Vec<Payer>,
     /// What its caller is told of its budgets.
     pub(crate) notices: Vec<HeaderValue>,
-    _tenant: Pass,
-    _key: Pass,
+    /// The tightest rates of its caller, as they stood when it was admitted.
+    pub(crate) allowance: Allowance,
+    /// Behind the gates of the node, the tenant, the application and the key.
+    places: Passes,
+    /// Behind that of the model that was tried last, or will be first.
+    model: Option<Passes>,
 }
 
 impl Permit {
@@ -157,31 +111,109 @@ impl Permit {
     pub(crate) fn waited(&self) -> bool {
         self.hold.as_ref().is_some_and(Hold::waited)
     }
+
+    /// Passes the gate of the model that is tried next; of a model that was tried before it, the call was one of no tokens.
+    ///
+    /// # Errors
+    /// [`Limited`] says when.
+    pub(crate) fn enter(&mut self, wish: Wish, now: Mono) -> Result<(), Box<Limited>> {
+        if self.model.as_ref().is_some_and(|model| model.is_behind(&wish.gate)) {
+            return Ok(());
+        }
+        let (next, _allowance) = Passes::take(vec![wish], now)?;
+        if let Some(mut before) = self.model.replace(next) {
+            before.settle(0);
+        }
+        Ok(())
+    }
+
+    /// The call was made, and was one of so many tokens.
+    pub(crate) fn settle(&mut self, tokens: Tokens) {
+        self.places.settle(tokens.0);
+        if let Some(model) = &mut self.model {
+            model.settle(tokens.0);
+        }
+    }
 }
 
-/// Lets a call pass, or says why not and when. Models whose own budgets are exhausted are left out of its route while others
-/// are left.
+/// Lets a call pass, or says why not and when. Models whose own limits or budgets refuse are left out of its route while
+/// others are left.
 ///
 /// # Errors
 /// [`Denied`]; nothing stays taken then.
 pub(crate) async fn admit(
-    arrival: &mut Arrival,
+    edge: &Edge,
+    arrival: &Arrival,
     caller: &Caller,
     call: &Call,
     route: &mut Route,
-    purse: &Purse,
-    now: Mono,
 ) -> Result<Permit, Denied> {
-    let principal = caller.principal();
-    let stream = route.stream();
-    if stream {
-        arrival.pass.becomes_stream().map_err(|refused| Denied::Limit(Level::Node, refused))?;
+    let (mut places, allowance) = pass(edge, caller, route).map_err(Denied::Limit)?;
+    let model = Some(places.split(Level::Model));
+    let (hold, asks, notices) = pay(edge, arrival, caller, call, route).await?;
+    let payers = route.payers().to_vec();
+    Ok(Permit { hold: Some(hold), asks, payers, notices, allowance, places, model })
+}
+
+/// Takes a place at every level: at the model that comes first of those whose limits let the call pass.
+fn pass(edge: &Edge, caller: &Caller, route: &mut Route) -> Result<(Passes, Allowance), Box<Limited>> {
+    let (links, now) = (edge.dispatcher.links(), edge.host.now());
+    let mut over = Vec::new();
+    let mut soonest: Option<Refused> = None;
+    loop {
+        let model = route.first(&links, &over);
+        let limited = match Passes::take(wishes(edge, caller, route, model.as_deref()), now) {
+            Ok(passed) => {
+                route.leave_out_models(&over);
+                return Ok(passed);
+            }
+            Err(limited) => limited,
+        };
+        let (Some(model), Some(refused)) = (model, limited.model) else { return Err(limited) };
+        over.push(model.index);
+        soonest = Some(soonest.map_or(refused, |soonest| soonest.better(refused)));
+        if route.first(&links, &over).is_none() {
+            return Err(Limited::of(soonest, limited.others, limited.allowance).unwrap_or(limited));
+        }
     }
-    let tenant = Pass::take(&principal.tenant_gate, now, stream)
-        .map_err(|refused| Denied::Limit(Level::Tenant, refused))?;
-    let key =
-        Pass::take(&principal.key_gate, now, stream).map_err(|refused| Denied::Limit(Level::Key, refused))?;
-    let (hold, asks, notices) = loop {
+}
+
+/// What a call asks of each gate, in the order of their levels. It entered the node's when it arrived; more is known now.
+fn wishes(edge: &Edge, caller: &Caller, route: &Route, model: Option<&Candidate>) -> Vec<Wish> {
+    let principal = caller.principal();
+    let ask = Ask { enters: true, stream: route.stream(), tokens: route.known_tokens() };
+    let wish = |level, gate: &SharedGate, ask| Wish { level, gate: Arc::clone(gate), ask };
+    let mut wishes = vec![
+        wish(Level::Node, &edge.gate, Ask { enters: false, ..ask }),
+        wish(Level::Tenant, &principal.tenant_gate, ask),
+        wish(Level::App, &principal.app_gate, ask),
+        wish(Level::Key, &principal.key_gate, ask),
+    ];
+    wishes.extend(model.and_then(|model| of_model(caller, route, model)));
+    wishes
+}
+
+/// What a call asks of the gate of one of its route's models.
+pub(crate) fn of_model(caller: &Caller, route: &Route, model: &Candidate) -> Option<Wish> {
+    let gate = caller.snapshot().model_gate(&model.model.name)?;
+    let tokens = route.bound(model)?.known_tokens();
+    let ask = Ask { enters: true, stream: route.stream(), tokens };
+    Some(Wish { level: Level::Model, gate: Arc::clone(gate), ask })
+}
+
+/// What its budgets hold for a call, each with how much, and what its caller is told of them.
+type Paid = (Hold, Vec<(BudgetId, Amount)>, Vec<HeaderValue>);
+
+/// Has every budget hold the most that a call may need.
+async fn pay(
+    edge: &Edge,
+    arrival: &Arrival,
+    caller: &Caller,
+    call: &Call,
+    route: &mut Route,
+) -> Result<Paid, Denied> {
+    let (purse, principal) = (&edge.purse, caller.principal());
+    loop {
         let reached = thresholds::reached(route.payers(), principal, purse);
         if let Some(refused) = reached.refused {
             if route.leave_out(refused.budget) {
@@ -200,16 +232,14 @@ pub(crate) async fn admit(
         };
         let asks = route.asks();
         match purse.hold(arrival.request, billed, &asks).await {
-            Ok(hold) => break (hold, asks, reached.notices),
+            Ok(hold) => return Ok((hold, asks, reached.notices)),
             Err(refusal) if budget(&refusal).is_some_and(|id| route.leave_out(id)) => {}
             Err(refusal) => {
                 let short = budget(&refusal).and_then(|id| short(id, route.payers(), &asks));
                 return Err(Denied::Budget(refusal, short));
             }
         }
-    };
-    let payers = route.payers().to_vec();
-    Ok(Permit { hold: Some(hold), asks, payers, notices, _tenant: tenant, _key: key })
+    }
 }
 
 /// A budget, and what the call may need of it at most.

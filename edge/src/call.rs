@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use base::{Code, Name, RegionName, RequestId};
+use edge_core::limits::Ask;
 use egress::Room;
 use http::header::{ALT_SVC, CONTENT_LENGTH, HeaderValue};
 use http::{HeaderMap, HeaderName, Request, Response};
@@ -13,7 +14,7 @@ use telemetry::record::{Recorder, Sampling};
 use telemetry::trace::{Context, Tracer};
 use wire::catalog::Operation;
 
-use crate::admission::{self, Denied, Level, Pass, Permit};
+use crate::admission::{self, Denied, Level, Permit};
 use crate::config::Guard;
 use crate::convert::{self, Call};
 use crate::debug;
@@ -23,6 +24,7 @@ use crate::identity;
 use crate::ingress::{self, Allowed, Answer, Arrival, Flows, Upload, Via, Wanted};
 use crate::metrics::Counters;
 use crate::pages;
+use crate::passes::{Passes, Wish};
 use crate::purse::Purse;
 use crate::record::{self, Known};
 use crate::rejection::Rejection;
@@ -108,15 +110,31 @@ fn arrive(
     headers: HeaderMap,
 ) -> Result<Arrival, Rejection> {
     let (started, at) = (edge.host.now(), edge.host.wall());
-    let pass = Pass::take(&edge.gate, started, false).map_err(|refused| {
-        let denied = Denied::Limit(Level::Node, refused);
+    let ask = Ask { enters: true, ..Ask::default() };
+    let wish = Wish { level: Level::Node, gate: Arc::clone(&edge.gate), ask };
+    let (mut pass, _allowance) = Passes::take(vec![wish], started).map_err(|limited| {
+        let denied = Denied::Limit(limited);
         edge.metrics.denied(&denied);
         denied.told(started, at)
     })?;
+    // Whatever becomes of it, the node had to look at it.
+    pass.settle(0);
     let (trace, parent) = trace(edge, &headers);
     let via = Arc::clone(via);
     let behalf = ingress::behalf(&headers)?;
-    Ok(Arrival { request, started, at, operation, via, headers, behalf, debug: false, trace, parent, pass })
+    Ok(Arrival {
+        request,
+        started,
+        at,
+        operation,
+        via,
+        headers,
+        behalf,
+        debug: false,
+        trace,
+        parent,
+        _pass: pass,
+    })
 }
 
 /// The call's place in its caller's trace, or a new trace. A trace that no span of ours goes to is left as it came.
@@ -157,10 +175,11 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
     // From here on the call owes a receipt, whatever becomes of it.
     let waited_for_credit = permit.waited();
     let times = Times { identified, admitted: Some(host.now()), waited_for_credit, ..Times::default() };
-    let notices = permit.notices.clone();
+    let (notices, rates) = (permit.notices.clone(), permit.allowance.headers());
     let account = Account::open(edge, arrival, caller, &call, permit, times);
     let told = answered(edge, call, route, account).await;
     told.map(|mut response| {
+        response.headers_mut().extend(rates);
         for notice in notices {
             response.headers_mut().append(thresholds::HEADER, notice);
         }
@@ -215,7 +234,7 @@ impl Entering<'_> {
         let mut route = routing::route(caller, &call, &arrival.behalf, &edge.region, chance)
             .inspect_err(|no_route| known.budget = no_route.budget().cloned())?;
         // Whether it may be made now: limits, then budgets.
-        let admitted = admission::admit(arrival, caller, &call, &mut route, &edge.purse, host.now()).await;
+        let admitted = admission::admit(edge, arrival, caller, &call, &mut route).await;
         edge.metrics.admitted(&admitted);
         let permit = admitted.map_err(|denied| {
             (known.budget, known.limit) = (denied.budget(), denied.limit());

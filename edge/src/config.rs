@@ -87,7 +87,7 @@ pub struct Tls {
 /// What protects the node from its callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// Calls per second, calls and streams in progress, of all callers together.
+    /// Rates, calls and streams in progress, of all callers together.
     pub limits: Limits,
     /// Connections at once, on all listeners together.
     pub connections: u32,
@@ -112,7 +112,7 @@ pub struct Guard {
 impl Default for Guard {
     fn default() -> Self {
         Self {
-            limits: Limits { requests_per_s: None, concurrency: Some(8_192), streams: Some(8_192) },
+            limits: Limits { concurrency: Some(8_192), streams: Some(8_192), ..Limits::default() },
             connections: 16_384,
             streams_per_connection: 128,
             header_bytes: 32 * 1024,

@@ -7,11 +7,12 @@
 
 mod begin;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Code, Name};
 use edge_core::bound::Bound;
-use edge_core::plan::{Attempt, Culprit, Link, Path};
+use edge_core::plan::{Attempt, Culprit, Link, Links, Path};
 use edge_core::retry::{Again, Budget, Failed as Tried, IN_LINE, Next, Tries};
 use egress::{Egress, Exchange, Failed};
 use seam::{Host, Lock};
@@ -19,7 +20,8 @@ use wire::call::{Failure, Tail};
 use wire::ledger::Outcome;
 
 use crate::convert::{self, Call, Outbound, Trying};
-use crate::rejection::Rejection;
+use crate::passes::Limited;
+use crate::rejection::{self, Rejection};
 use crate::routing::{Route, View};
 use crate::settle::Account;
 pub(crate) use begin::{Begun, Rest};
@@ -38,6 +40,11 @@ impl Dispatcher {
     pub(crate) fn new(host: &Host, egress: Egress, links: mesh::Links, view: View) -> Self {
         let retries = Lock::new(Budget::new(host.now()));
         Self { host: host.clone(), egress, links, view, retries }
+    }
+
+    /// The links as last seen.
+    pub(crate) fn links(&self) -> Arc<Links> {
+        self.view.load()
     }
 
     /// Round trips of the links that stand.
@@ -76,11 +83,17 @@ impl Dispatcher {
         self.retries.lock().call();
         let mut tries = Tries::default();
         let mut next = route.next(&self.view.load()).map(|attempt| (attempt, Duration::ZERO));
-        let mut last = None;
+        let (mut last, mut over) = (None, None);
         // The first target that had no place: the one to wait at.
         let mut full = None;
         while let Some((attempt, place)) = next {
             let bound = *route.bound(&attempt.candidate).ok_or_else(nothing_left)?;
+            if let Err(limited) = account.enter(route, &attempt.candidate) {
+                over = Some(limited);
+                route.leave_out_models(&[attempt.candidate.index]);
+                next = route.next(&self.view.load()).map(|attempt| (attempt, Duration::ZERO));
+                continue;
+            }
             let outbound = self.outbound(account, call, (&attempt, &bound), place)?;
             account.attempt(&attempt, bound);
             let begun = match self.send(&attempt.path, outbound, account).await {
@@ -119,7 +132,8 @@ impl Dispatcher {
                 }
             };
         }
-        Err(last.map_or_else(nothing_left, Rejection::from))
+        let over = over.map(|limited: Box<Limited>| rejection::over(&limited, self.host.now()));
+        Err(last.map(Rejection::from).or(over).unwrap_or_else(nothing_left))
     }
 
     /// The planted fault: a timer for a second attempt that the first one's answer did not stop.

@@ -3,7 +3,8 @@
 use base::{Amount, BudgetId, KeyHash, Name, TenantName, Tokens, Unit};
 use wire::calendar::Zone;
 use wire::catalog::{
-    Budget, Catalog, Dialect, Key, Limits, Mode, Model, Operation, Replica, Scope, Tenant, Timeouts, Window,
+    App, Budget, Catalog, Dialect, Key, Limits, Mode, Model, Operation, Replica, Scope, Tenant, Timeouts,
+    Window,
 };
 
 /// SHA-256 of `secret`.
@@ -18,6 +19,8 @@ pub(crate) fn catalog() -> Catalog {
     let tenant: TenantName = "acme".parse().unwrap();
     let limits = Limits::default();
     catalog.tenants.insert(tenant.clone(), Tenant { name: tenant.clone(), limits, max_stale_s: 3_600 });
+    let app = App { tenant: tenant.clone(), name: "web".parse().unwrap(), limits };
+    catalog.apps.insert((tenant.clone(), app.name.clone()), app);
     for (name, secret, revoked) in [("k1", "sk-test", false), ("k2", "sk-revoked", true)] {
         let name: Name = name.parse().unwrap();
         let key = Key {
@@ -56,6 +59,7 @@ pub(crate) fn model(name: &str, url: &str) -> Model {
         }],
         provider: None,
         timeouts: Timeouts::default(),
+        limits: Limits::default(),
     }
 }
 

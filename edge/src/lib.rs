@@ -21,6 +21,7 @@ pub mod link;
 mod metrics;
 pub mod node;
 mod pages;
+mod passes;
 mod payers;
 mod peers;
 pub mod purse;

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use base::Code;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use wire::call::Failure;
 
 use crate::debug;
 use crate::ingress::Answer;
+pub(crate) use texts::over;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -30,6 +31,8 @@ pub(crate) struct Rejection {
     /// The upstream's own words, for a fault of the caller.
     upstream: Option<Box<(u16, Bytes)>>,
     allow: Option<&'static str>,
+    /// What is told of rates.
+    rates: Option<Box<HeaderMap>>,
     /// What a key that may debug is told beside it.
     debug: Option<Box<HeaderValue>>,
 }
@@ -43,6 +46,7 @@ impl Rejection {
             retry_after: None,
             upstream: None,
             allow: None,
+            rates: None,
             debug: None,
         }
     }
@@ -54,6 +58,10 @@ impl Rejection {
 
     fn about(self, param: &'static str) -> Self {
         Self { param: Some(param), ..self }
+    }
+
+    fn rates(self, told: HeaderMap) -> Self {
+        Self { rates: (!told.is_empty()).then(|| Box::new(told)), ..self }
     }
 
     fn retry_after(self, wait: Duration) -> Self {
@@ -85,6 +93,7 @@ impl Rejection {
         let mut response = Response::new(Answer::whole(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
+        headers.extend(self.rates.map(|rates| *rates).unwrap_or_default());
         headers.insert(CONTENT_TYPE, JSON);
         if let Some(wait) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds(wait)));

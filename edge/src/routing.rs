@@ -139,6 +139,22 @@ impl Route {
         self.payers.iter().filter_map(|payer| Some((payer.id(), most(payer)?))).collect()
     }
 
+    /// The most tokens that the call can be, whichever model answers, as far as that is known.
+    pub(crate) fn known_tokens(&self) -> u64 {
+        self.bounds.iter().map(|(_model, bound)| bound.known_tokens()).max().unwrap_or_default()
+    }
+
+    /// The model that is tried first, if not one of those `over` their limits; `None` when nothing can be reached.
+    pub(crate) fn first(&self, links: &Links, over: &[usize]) -> Option<Arc<Candidate>> {
+        let usable = |candidate: &Candidate| self.may_use(candidate) && !over.contains(&candidate.index);
+        self.plan.next(links, usable).map(|attempt| attempt.candidate)
+    }
+
+    /// Leaves out models.
+    pub(crate) fn leave_out_models(&mut self, models: &[usize]) {
+        self.bounds.retain(|(model, _bound)| !models.contains(model));
+    }
+
     /// What pays for it.
     pub(crate) fn payers(&self) -> &[Payer] {
         &self.payers
@@ -198,7 +214,11 @@ impl Route {
 
     /// The next attempt; `None` when nothing is left to try.
     pub(crate) fn next(&self, links: &Links) -> Option<Attempt> {
-        self.plan.next(links, |candidate| self.bounds.iter().any(|(index, _)| *index == candidate.index))
+        self.plan.next(links, |candidate| self.may_use(candidate))
+    }
+
+    fn may_use(&self, candidate: &Candidate) -> bool {
+        self.bounds.iter().any(|(index, _)| *index == candidate.index)
     }
 
     /// What the call can be and cost at most at a model of this route.

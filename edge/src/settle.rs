@@ -13,20 +13,22 @@ use std::time::Duration;
 
 use base::{Code, ModelName, Mono};
 use edge_core::bound::Bound;
-use edge_core::plan::Attempt;
+use edge_core::plan::{Attempt, Candidate};
 use egress::Failed;
 use http::HeaderMap;
 use telemetry::record::Attempt as Told;
 use wire::call::{Hop, Note, Tail};
 use wire::ledger::{Outcome, Receipt};
 
-use crate::admission::Permit;
+use crate::admission::{self, Permit};
 use crate::call::Edge;
 use crate::convert::Call;
 use crate::identity::Caller;
 use crate::ingress::Arrival;
+use crate::passes::Limited;
 use crate::payers::Payer;
 use crate::record;
+use crate::routing::Route;
 use crate::spans;
 use bill::Bill;
 use trying::Trying;
@@ -117,6 +119,16 @@ impl Account {
     /// The account while it is open.
     pub(crate) fn view(&self) -> Option<&Open> {
         self.0.as_deref()
+    }
+
+    /// The call goes to `model`, whose limits must let it pass.
+    ///
+    /// # Errors
+    /// [`Limited`] says when.
+    pub(crate) fn enter(&mut self, route: &Route, model: &Candidate) -> Result<(), Box<Limited>> {
+        let Some(open) = &mut self.0 else { return Ok(()) };
+        let Some(wish) = admission::of_model(&open.caller, route, model) else { return Ok(()) };
+        open.permit.enter(wish, open.edge.host.now())
     }
 
     /// An attempt begins.
@@ -223,6 +235,7 @@ impl Open {
         self.tried(&tail, ended);
         let receipt = self.receipt(&bill, tail.outcome, tail.code);
         let Self { permit, .. } = &mut *self;
+        permit.settle(bill.usage.input.saturating_add(bill.usage.output));
         let Some(hold) = permit.hold.take() else { return };
         let receipt = hold.settle(receipt, &bill.actual);
         let closed = Closed { open: &self, receipt: &receipt, ended };

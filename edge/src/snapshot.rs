@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base::{Epoch, KeyHash, Mono, Name, RegionName, Stamp};
+use base::{Epoch, KeyHash, ModelName, Mono, Name, RegionName, Stamp};
 use edge_core::plan::{Offer, Offers};
 use seam::Lock;
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ use wire::catalog::{Budget, Catalog};
 use wire::control::NodeAddr;
 
 use crate::payers::ModelBudgets;
-use callers::Callers;
+use callers::{Callers, carry_over};
 pub use callers::{Principal, SharedGate};
 
 /// One configuration, compiled for one region.
@@ -31,6 +31,7 @@ pub struct Snapshot {
     callers: Callers,
     offers: Offers,
     model_budgets: ModelBudgets,
+    model_gates: BTreeMap<ModelName, SharedGate>,
 }
 
 impl Snapshot {
@@ -73,6 +74,12 @@ impl Snapshot {
     /// Budgets of models and of providers.
     pub(crate) const fn model_budgets(&self) -> &ModelBudgets {
         &self.model_budgets
+    }
+
+    /// Limits of a model's calls.
+    #[must_use]
+    pub fn model_gate(&self, model: &ModelName) -> Option<&SharedGate> {
+        self.model_gates.get(model)
     }
 
     /// Every name that callers may ask for.
@@ -132,13 +139,13 @@ impl Snapshots {
     /// Puts a configuration in force that central proved current at `now`; returns false, and changes nothing, when
     /// it is older than the one in force. `catalog` is consistent: central checked it.
     pub fn install(&self, stamp: Stamp, catalog: Catalog, now: Mono) -> bool {
-        self.replace(stamp, catalog, nanos(now))
+        self.replace(stamp, catalog, now, nanos(now))
     }
 
     /// As [`Snapshots::install`], for one kept on disk that central proved current `age` ago.
     pub fn restore(&self, stamp: Stamp, catalog: Catalog, now: Mono, age: Duration) -> bool {
         let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-        self.replace(stamp, catalog, nanos(now).saturating_sub(age))
+        self.replace(stamp, catalog, now, nanos(now).saturating_sub(age))
     }
 
     /// Central proved the configuration in force current at `now`.
@@ -167,17 +174,20 @@ impl Snapshots {
         Changes(self.0.changes.subscribe())
     }
 
-    fn replace(&self, stamp: Stamp, catalog: Catalog, proved: i64) -> bool {
+    fn replace(&self, stamp: Stamp, catalog: Catalog, now: Mono, proved: i64) -> bool {
         // One at a time: the next snapshot takes over the gates of the one it replaces.
         let _turn = self.0.installing.lock();
         let before = self.load();
         if self.0.proved.load(Ordering::Relaxed) != i64::MIN && stamp < before.stamp {
             return false;
         }
-        let callers = Callers::compile(&catalog, &before.callers);
+        let callers = Callers::compile(&catalog, &before.callers, now);
         let offers = Offers::compile(&catalog, &self.0.home);
         let model_budgets = ModelBudgets::compile(&catalog);
-        self.0.current.store(Arc::new(Snapshot { stamp, catalog, callers, offers, model_budgets }));
+        let models = catalog.models.values().map(|model| (model.name.clone(), model.limits));
+        let model_gates = carry_over(models, &before.model_gates, now);
+        let next = Snapshot { stamp, catalog, callers, offers, model_budgets, model_gates };
+        self.0.current.store(Arc::new(next));
         self.0.proved.fetch_max(proved, Ordering::Relaxed);
         self.0.changes.send_modify(|count| *count += 1);
         true

@@ -82,7 +82,8 @@ fn budget(unit: base::Unit, limit: u64) -> Object {
 }
 
 fn base_objects() -> Vec<Change> {
-    let app = App { tenant: "acme".parse().unwrap(), name: "chat".parse().unwrap() };
+    let app =
+        App { tenant: "acme".parse().unwrap(), name: "chat".parse().unwrap(), limits: Limits::default() };
     vec![Change::Put(tenant("acme")), Change::Put(Object::App(app)), Change::Put(key(false))]
 }
 

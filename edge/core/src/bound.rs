@@ -76,6 +76,12 @@ impl Bound {
         model.price.as_ref()?.at(self.price_from?)
     }
 
+    /// Input and output tokens, as far as they have a bound.
+    #[must_use]
+    pub fn known_tokens(&self) -> u64 {
+        self.input.unwrap_or_default().saturating_add(self.output.unwrap_or_default()).0
+    }
+
     /// What a budget of this unit must hold; `None` when nothing bounds it.
     #[must_use]
     pub fn amount(&self, unit: Unit) -> Option<Amount> {
@@ -143,7 +149,7 @@ fn answer(
 mod tests {
     use base::{Price, Rates, Tier};
     use proptest::prelude::*;
-    use wire::catalog::{Dialect, Timeouts};
+    use wire::catalog::{Dialect, Limits, Timeouts};
 
     use super::*;
 
@@ -303,6 +309,7 @@ mod tests {
             replicas: Vec::new(),
             provider: None,
             timeouts: Timeouts::default(),
+            limits: Limits::default(),
         }
     }
 }

@@ -132,6 +132,9 @@ fn tls(fields: &mut Fields<'_, '_>) -> Option<Tls> {
 fn guard(fields: &mut Fields<'_, '_>) -> Option<Guard> {
     let usual = Guard::default();
     let requests_per_s = fields.optional("requests_per_s", positive);
+    let requests_per_min = fields.optional("requests_per_min", positive);
+    let tokens_per_min = fields.optional("tokens_per_min", tokens);
+    let tokens_per_day = fields.optional("tokens_per_day", tokens);
     let calls = fields.optional("calls", positive);
     let streams = fields.optional("streams", positive);
     let connections = fields.or("connections", positive, usual.connections);
@@ -148,6 +151,9 @@ fn guard(fields: &mut Fields<'_, '_>) -> Option<Guard> {
             requests_per_s: requests_per_s?,
             concurrency: calls?.or(usual.limits.concurrency),
             streams: streams?.or(usual.limits.streams),
+            requests_per_min: requests_per_min?,
+            tokens_per_min: tokens_per_min?,
+            tokens_per_day: tokens_per_day?,
         },
         connections: connections?,
         streams_per_connection: per_connection?,
@@ -213,6 +219,10 @@ fn per_mille(value: &Value) -> Result<u16, String> {
 
 fn positive(value: &Value) -> Result<u32, String> {
     ranged(value, 1, 1_000_000_000).and_then(fitting)
+}
+
+fn tokens(value: &Value) -> Result<u64, String> {
+    ranged(value, 1, 1_000_000_000_000_000)
 }
 
 /// HTTP/1.1 needs 8 KiB of buffer; more than 1 MiB of headers is no request.

@@ -10,7 +10,7 @@ use telemetry::trace::Context;
 use wire::catalog::Operation;
 
 use super::Via;
-use crate::admission::Pass;
+use crate::passes::Passes;
 
 /// A request that is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +114,7 @@ pub(crate) struct Arrival {
     /// The caller's span.
     pub(crate) parent: Option<u64>,
     /// The node's own limits, taken.
-    pub(crate) pass: Pass,
+    pub(crate) _pass: Passes,
 }
 
 /// On whose behalf a call is made, beside its key's.

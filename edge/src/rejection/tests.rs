@@ -1,7 +1,7 @@
 //! What callers read.
 
 use base::{Amount, BudgetId, Mono, Unit, WallMs};
-use edge_core::limits::Refused;
+use edge_core::limits::{Per, Refused, Standing};
 use http_body_util::BodyExt as _;
 use wire::calendar::Zone;
 use wire::catalog::{Budget, Mode, Scope, Window};
@@ -9,6 +9,7 @@ use wire::catalog::{Budget, Mode, Scope, Window};
 use super::*;
 use crate::admission::{Denied, Level};
 use crate::identity::Unknown;
+use crate::passes::{Allowance, Limited};
 use crate::purse::Refusal;
 
 #[tokio::test]
@@ -26,10 +27,17 @@ async fn an_error_is_openais_shape_with_a_code_and_advice() {
 fn a_rate_says_when_and_rounds_up() {
     let now = Mono::ZERO + Duration::from_secs(5);
     let when = now + Duration::from_millis(1_200);
-    let denied = Denied::Limit(Level::Tenant, Refused::Rate(when));
+    let standing = Standing { limit: 1_000, left: 7, reset: Duration::from_secs(75) };
+    let allowance = Allowance { requests: None, tokens: Some(standing) };
+    let tenant = (Level::Tenant, Refused::Rate(Per::TokensPerMin, when));
+    let denied = Denied::Limit(Limited::of(None, Some(tenant), allowance).unwrap());
     let response = denied.told(now, WallMs::default()).response();
     assert_eq!(response.status(), 429);
     assert_eq!(response.headers()[RETRY_AFTER], "2");
+    assert_eq!(response.headers()["x-ratelimit-limit-tokens"], "1000");
+    assert_eq!(response.headers()["x-ratelimit-remaining-tokens"], "7");
+    assert_eq!(response.headers()["x-ratelimit-reset-tokens"], "1m15s");
+    assert!(!response.headers().contains_key("x-ratelimit-limit-requests"));
 }
 
 #[tokio::test]

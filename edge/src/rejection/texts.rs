@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Amount, Code, ModelName, Mono, Unit, WallMs};
 use edge_core::bound::Lacks;
-use edge_core::limits::Refused;
+use edge_core::limits::{Per, Refused};
 use wire::catalog::{Budget, Window};
 
 use super::Rejection;
@@ -13,6 +13,7 @@ use crate::admission::{Denied, Level};
 use crate::convert::Unreadable;
 use crate::identity::Unknown;
 use crate::ingress::{BadHeader, BodyError, NoCall, USER};
+use crate::passes::Limited;
 use crate::purse::Refusal;
 use crate::routing::NoRoute;
 
@@ -184,28 +185,37 @@ impl Denied {
     /// The words; `now` and `wall` say when to come back.
     pub(crate) fn told(self, now: Mono, wall: WallMs) -> Rejection {
         match self {
-            Self::Limit(level, refused) => limited(level, refused, now),
+            Self::Limit(limited) => over(&limited, now).rates(limited.allowance.headers()),
             Self::Budget(refusal, short) => unpaid(&refusal, short.as_ref(), wall),
         }
     }
 }
 
-fn limited(level: Level, refused: Refused, now: Mono) -> Rejection {
-    let whose = match level {
+/// A limit that does not let a call pass, also one that was admitted and goes to another model.
+pub(crate) fn over(limited: &Limited, now: Mono) -> Rejection {
+    let whose = match limited.level {
         Level::Node => "this node takes",
         Level::Tenant => "your tenant may send",
+        Level::App => "your application may send",
         Level::Key => "this API key may send",
+        Level::Model => "this model takes here",
     };
-    let code = |usual| match level {
+    let code = |usual| match limited.level {
         Level::Node => Code::Overloaded,
-        Level::Tenant | Level::Key => usual,
+        Level::Tenant | Level::App | Level::Key | Level::Model => usual,
     };
-    match refused {
-        Refused::Rate(Mono::FAR) => {
+    match limited.refused {
+        Refused::Rate(_per, Mono::FAR) => {
             Rejection::new(code(Code::RateLimited), format!("No calls at all are what {whose}."))
         }
-        Refused::Rate(when) => {
-            Rejection::new(code(Code::RateLimited), format!("More calls a second than {whose}."))
+        Refused::Rate(per, when) => {
+            let more = match per {
+                Per::RequestsPerS => "calls a second",
+                Per::RequestsPerMin => "calls a minute",
+                Per::TokensPerMin => "tokens a minute",
+                Per::TokensPerDay => "tokens a day",
+            };
+            Rejection::new(code(Code::RateLimited), format!("More {more} than {whose}."))
                 .retry_after(when.since(now))
         }
         Refused::Concurrency => {

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{KeyHash, ModelName, Name, TenantName};
+use base::{KeyHash, ModelName, Mono, Name, TenantName};
 use edge_core::limits::Gate;
 use seam::Lock;
 use wire::catalog::{Budget, Catalog, Key, Limits, Scope};
@@ -30,6 +30,8 @@ pub struct Principal {
     pub max_stale: Duration,
     /// Limits of the tenant's calls.
     pub tenant_gate: SharedGate,
+    /// Limits of the application's calls.
+    pub app_gate: SharedGate,
     /// Limits of the key's calls.
     pub key_gate: SharedGate,
     /// Budgets that pay for all of its calls: the tenant's, the application's, the key's, each end user's.
@@ -58,16 +60,19 @@ type ByHash = std::collections::HashMap<KeyHash, Arc<Principal>, BuildHasherDefa
 pub(super) struct Callers {
     by_hash: ByHash,
     tenant_gates: BTreeMap<TenantName, SharedGate>,
+    app_gates: BTreeMap<(TenantName, Name), SharedGate>,
     key_gates: BTreeMap<Name, SharedGate>,
 }
 
 impl Callers {
     /// Compiles a consistent catalog; gates of tenants and keys that stay are taken over with what is in progress.
-    pub(super) fn compile(catalog: &Catalog, before: &Self) -> Self {
-        let tenants = catalog.tenants.values().map(|tenant| (&tenant.name, tenant.limits));
-        let keys = catalog.keys.values().map(|key| (&key.name, key.limits));
-        let tenant_gates = carry_over(tenants, &before.tenant_gates);
-        let key_gates = carry_over(keys, &before.key_gates);
+    pub(super) fn compile(catalog: &Catalog, before: &Self, now: Mono) -> Self {
+        let tenants = catalog.tenants.values().map(|tenant| (tenant.name.clone(), tenant.limits));
+        let apps = catalog.apps.iter().map(|(id, app)| (id.clone(), app.limits));
+        let keys = catalog.keys.values().map(|key| (key.name.clone(), key.limits));
+        let tenant_gates = carry_over(tenants, &before.tenant_gates, now);
+        let app_gates = carry_over(apps, &before.app_gates, now);
+        let key_gates = carry_over(keys, &before.key_gates, now);
         let mut by_scope: BTreeMap<&Scope, Vec<Arc<Budget>>> = BTreeMap::new();
         let mut scenarios: BTreeMap<&TenantName, Scenarios> = BTreeMap::new();
         for budget in catalog.budgets.values() {
@@ -94,6 +99,7 @@ impl Callers {
                     debug: key.debug,
                     max_stale: Duration::from_secs(max_stale),
                     tenant_gate: Arc::clone(tenant_gates.get(&key.tenant)?),
+                    app_gate: Arc::clone(app_gates.get(&(key.tenant.clone(), key.app.clone()))?),
                     key_gate: Arc::clone(key_gates.get(&key.name)?),
                     budgets: paying(&by_scope, key),
                     scenarios: scenarios.get(&key.tenant).cloned().unwrap_or_default(),
@@ -102,7 +108,7 @@ impl Callers {
                 Some((key.hash, Arc::new(principal)))
             })
             .collect();
-        Self { by_hash, tenant_gates, key_gates }
+        Self { by_hash, tenant_gates, app_gates, key_gates }
     }
 
     pub(super) fn find(&self, hash: &KeyHash) -> Option<&Arc<Principal>> {
@@ -125,20 +131,22 @@ fn paying(by_scope: &BTreeMap<&Scope, Vec<Arc<Budget>>>, key: &Key) -> Vec<Arc<B
     .collect()
 }
 
-fn carry_over<'a, N: Ord + Clone + 'a>(
-    limits: impl Iterator<Item = (&'a N, Limits)>,
+/// The gates of what has limits now: those that were there before, with what is in progress, and new ones.
+pub(super) fn carry_over<N: Ord>(
+    limits: impl Iterator<Item = (N, Limits)>,
     before: &BTreeMap<N, SharedGate>,
+    now: Mono,
 ) -> BTreeMap<N, SharedGate> {
     limits
         .map(|(name, limits)| {
-            let gate = match before.get(name) {
+            let gate = match before.get(&name) {
                 Some(gate) => {
-                    gate.lock().set_limits(limits);
+                    gate.lock().set_limits(limits, now);
                     Arc::clone(gate)
                 }
                 None => Arc::new(Lock::new(Gate::new(limits))),
             };
-            (name.clone(), gate)
+            (name, gate)
         })
         .collect()
 }

@@ -1,8 +1,9 @@
 //! Installing configurations over one another.
 
 use base::{Amount, BudgetId, Era, Revision, TenantName, Unit};
+use edge_core::limits::Ask;
 use wire::calendar::Zone;
-use wire::catalog::{Key, Limits, Mode, Scope, Tenant, Window};
+use wire::catalog::{App, Key, Limits, Mode, Scope, Tenant, Window};
 
 use super::*;
 
@@ -27,7 +28,7 @@ fn a_key_leads_to_its_holder_its_budgets_and_a_gate_that_outlives_the_snapshot()
     let first = Arc::clone(snapshots.load().principal(&KeyHash([7; 32])).unwrap());
     assert_eq!((first.app.as_str(), first.budgets.len()), ("web", 1));
     assert!(first.may_ask("anything"));
-    first.key_gate.lock().enter(Mono::ZERO, false).unwrap();
+    first.key_gate.lock().enter(Mono::ZERO, Ask { enters: true, ..Ask::default() });
 
     catalog.keys.values_mut().for_each(|key| key.models = Some(vec!["small".parse().unwrap()]));
     snapshots.install(stamp(2), catalog, Mono::ZERO);
@@ -59,6 +60,10 @@ fn catalog() -> Catalog {
         .insert(tenant.clone(), Tenant { name: tenant.clone(), limits: Limits::default(), max_stale_s: 60 });
     let key: Name = "k1".parse().unwrap();
     let app: Name = "web".parse().unwrap();
+    let limits = Limits::default();
+    catalog
+        .apps
+        .insert((tenant.clone(), app.clone()), App { tenant: tenant.clone(), name: app.clone(), limits });
     catalog.keys.insert(
         key.clone(),
         Key {

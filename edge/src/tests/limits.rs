@@ -1,10 +1,11 @@
-//! Limits of the node, the tenant and the key, each refused with its own code, a time to come back, and places that do.
+//! Limits of the node, the tenant, the application, the key and the model, each refused with its own code, a time to come
+//! back, and places that do.
 
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use wire::catalog::Limits;
+use wire::catalog::{Group, Limits};
 
 use super::caller::{Answered, Caller, Over};
 use super::server::{Act, Server};
@@ -15,7 +16,7 @@ use crate::fixtures;
 const CHAT: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}]}"#;
 const STREAM: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}],"stream":true}"#;
 
-const LEVELS: [Level; 3] = [Level::Node, Level::Tenant, Level::Key];
+const LEVELS: [Level; 5] = [Level::Node, Level::Tenant, Level::App, Level::Key, Level::Model];
 
 #[tokio::test]
 async fn a_rate_refuses_at_every_level_says_when_and_then_lets_pass() {
@@ -102,6 +103,107 @@ async fn a_rate_of_none_refuses_without_a_time_to_come_back() {
     assert!(page.contains(counted), "{page}");
 }
 
+#[tokio::test]
+async fn tokens_are_taken_by_the_bound_and_settled_at_what_was_used_at_every_level() {
+    let taken = bound().await;
+    for level in LEVELS {
+        // Once, and what two answers were; not twice.
+        let limits = Limits { tokens_per_min: Some(taken + 40), ..Limits::default() };
+        let (server, world) = limited(level, limits).await;
+        let caller = world.caller();
+        for _call in 0..2 {
+            let answer = caller.chat(CHAT).await;
+            assert_eq!(answer.status, 200, "{level:?}");
+            let told = answer.headers.get("x-ratelimit-limit-tokens").map(|value| value.to_str().unwrap());
+            let limit = (taken + 40).to_string();
+            assert_eq!(told, (level != Level::Node).then_some(&*limit), "{level:?}");
+            world.quiet().await;
+        }
+        // What is in progress counts by its bound.
+        server.does(Act::Silent);
+        let (asking, request) = (caller.clone(), caller.post("/v1/chat/completions", CHAT));
+        let held = world.host.spawn("call", async move { asking.over(Over::Plain1, request).await }).bound();
+        server.open(1).await;
+        let refused = caller.chat(CHAT).await;
+        let expected = if level == Level::Node { (503, "overloaded") } else { (429, "rate_limited") };
+        assert_eq!(refused.error(), (expected.0, expected.1.to_owned()), "{level:?}");
+        let wait: u64 = refused.headers["retry-after"].to_str().unwrap().parse().unwrap();
+        assert!((2..=60).contains(&wait), "{level:?}: {wait} s");
+        drop(held);
+    }
+}
+
+/// Tokens that a call takes before it is made.
+async fn bound() -> u64 {
+    const MANY: u64 = 1_000_000;
+    let (_server, world) =
+        limited(Level::Key, Limits { tokens_per_day: Some(MANY), ..Limits::default() }).await;
+    let answer = world.caller().chat(CHAT).await;
+    let left: u64 = answer.headers["x-ratelimit-remaining-tokens"].to_str().unwrap().parse().unwrap();
+    assert!(left < MANY - 64, "{left}");
+    MANY - left
+}
+
+#[tokio::test]
+async fn callers_are_told_of_the_tightest_rate_and_what_is_refused_costs_nothing_anywhere() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_config, catalog| {
+        let tenant = catalog.tenants.values_mut().next().unwrap();
+        tenant.limits = Limits { requests_per_min: Some(50), ..Limits::default() };
+        let key = catalog.keys.values_mut().next().unwrap();
+        key.limits = Limits { requests_per_min: Some(2), ..Limits::default() };
+    })
+    .await;
+    let caller = world.caller();
+    let told = |answer: &Answered, name: &str| answer.headers[name].to_str().unwrap().to_owned();
+    for left in ["1", "0"] {
+        let answer = caller.chat(CHAT).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(told(&answer, "x-ratelimit-limit-requests"), "2");
+        assert_eq!(told(&answer, "x-ratelimit-remaining-requests"), left);
+    }
+    let refused = caller.chat(CHAT).await;
+    assert_eq!(refused.error(), (429, "rate_limited".to_owned()));
+    assert_eq!(told(&refused, "x-ratelimit-remaining-requests"), "0");
+    assert_eq!(told(&refused, "x-ratelimit-reset-requests"), "1m0s");
+    let wait: u64 = told(&refused, "retry-after").parse().unwrap();
+    assert!((28..=30).contains(&wait), "{wait} s until one of two a minute comes free");
+    for _call in 0..60 {
+        assert_eq!(caller.chat(CHAT).await.status, 429);
+    }
+    let principal = world.edge.snapshots.load();
+    let principal = principal.principal(&fixtures::hash("sk-test")).unwrap();
+    let tenant: Vec<_> = principal.tenant_gate.lock().standings(world.host.now()).collect();
+    assert!(tenant[0].1.left >= 48, "{tenant:?}");
+}
+
+#[tokio::test]
+async fn a_model_over_its_limit_is_passed_over_while_its_route_has_others() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let world = World::start(&server.url, |_config, catalog| {
+        let mut other = catalog.models.values().next().unwrap().clone();
+        other.name = "other".parse().unwrap();
+        other.upstream_model = Some("other".to_owned());
+        let tiny = catalog.models.values_mut().next().unwrap();
+        tiny.limits = Limits { requests_per_min: Some(1), ..Limits::default() };
+        let models = vec![tiny.name.clone(), other.name.clone()];
+        catalog.models.insert(other.name.clone(), other);
+        let both = Group { name: "both".parse().unwrap(), models };
+        catalog.groups.insert(both.name.clone(), both);
+    })
+    .await;
+    let caller = world.caller();
+    let both = CHAT.replace("tiny", "both");
+    let mut asked = Vec::new();
+    for _call in 0..3 {
+        assert_eq!(caller.chat(both.clone()).await.status, 200);
+        asked = server.asked();
+    }
+    let models: Vec<_> = asked.iter().map(|body| body["model"].as_str().unwrap()).collect();
+    assert_eq!(models, ["tiny", "other", "other"]);
+    assert_eq!(caller.chat(CHAT).await.error(), (429, "rate_limited".to_owned()));
+}
+
 /// An edge with limits at one level. The tenant has a second key, `sk-other`, with the same limits of its own.
 async fn limited(level: Level, limits: Limits) -> (Server, World) {
     let server = Server::start(&seam::Host::real(), Act::Complete).await;
@@ -109,7 +211,9 @@ async fn limited(level: Level, limits: Limits) -> (Server, World) {
         match level {
             Level::Node => config.guard.limits = limits,
             Level::Tenant => catalog.tenants.values_mut().for_each(|tenant| tenant.limits = limits),
+            Level::App => catalog.apps.values_mut().for_each(|app| app.limits = limits),
             Level::Key => catalog.keys.values_mut().for_each(|key| key.limits = limits),
+            Level::Model => catalog.models.values_mut().for_each(|model| model.limits = limits),
         }
         let mut other = catalog.keys.values().next().unwrap().clone();
         other.name = "other".parse().unwrap();
@@ -123,7 +227,7 @@ async fn limited(level: Level, limits: Limits) -> (Server, World) {
 fn refused(answer: &Answered, level: Level, code: &str) {
     let expected = match level {
         Level::Node => (503, "overloaded"),
-        Level::Tenant | Level::Key => (429, code),
+        Level::Tenant | Level::App | Level::Key | Level::Model => (429, code),
     };
     let (status, code) = answer.error();
     assert_eq!((status, code.as_str()), expected, "{level:?}");

@@ -6,6 +6,7 @@
 mod fault;
 mod ids;
 pub mod mutant;
+mod pace;
 mod price;
 mod time;
 mod units;
@@ -16,6 +17,7 @@ pub use ids::{
     BudgetId, Epoch, Era, IdError, Incarnation, KeyHash, ModelName, Name, NodeId, RegionName, RequestId,
     Revision, Role, Stamp, TenantName, WindowId,
 };
+pub use pace::Pace;
 pub use price::{Price, PriceVersion, Rates, Tier};
 pub use time::{Mono, WallMs};
 pub use units::{Amount, NanoUsd, Tokens, Unit};

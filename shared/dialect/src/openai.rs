@@ -3,6 +3,7 @@
 mod ask;
 mod error;
 mod facts;
+mod limits;
 mod models;
 mod reply;
 mod reshape;
@@ -12,6 +13,7 @@ mod stream;
 pub use ask::{Ask, BadRequest, Patch, scan_chat, scan_embeddings};
 pub use error::{UpstreamError, error_body, error_event, upstream_error};
 pub use facts::Facts;
+pub use limits::{Allowance, rate_headers};
 pub use models::{ListedModel, models_list};
 pub use reply::{BadReply, check_chat, check_embeddings};
 pub use reshape::{is_stream, stream_of_whole, whole_of_stream};

@@ -62,7 +62,7 @@ pub struct CallRecord {
     pub code: Option<Code>,
     /// The budget that refused it.
     pub budget: Option<Name>,
-    /// The limit that refused it: whose, `node`, `tenant` or `key`, and which, such as `key.requests_per_s`.
+    /// The limit that refused it: whose, `node`, `tenant`, `app`, `key` or `model`, and which, such as `key.requests_per_s`.
     pub limit: Option<String>,
     /// Until identity was known.
     pub identified_us: Option<u32>,

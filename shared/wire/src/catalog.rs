@@ -23,6 +23,12 @@ pub struct Limits {
     pub concurrency: Option<u32>,
     /// Streamed calls in progress.
     pub streams: Option<u32>,
+    /// Calls admitted per minute, with a burst of one minute's worth.
+    pub requests_per_min: Option<u32>,
+    /// Input and output tokens per minute, with a burst of one minute's worth.
+    pub tokens_per_min: Option<u64>,
+    /// Input and output tokens per 24 hours, with a burst of that many.
+    pub tokens_per_day: Option<u64>,
 }
 
 /// A paying customer of the mesh.
@@ -43,6 +49,8 @@ pub struct App {
     pub tenant: TenantName,
     /// Its name, unique in its tenant.
     pub name: Name,
+    /// Limits of its calls at one edge.
+    pub limits: Limits,
 }
 
 /// An API key, by its hash.
@@ -173,6 +181,8 @@ pub struct Model {
     pub provider: Option<Name>,
     /// How long a call may take.
     pub timeouts: Timeouts,
+    /// Limits of its calls at one edge, whoever calls and wherever it is served.
+    pub limits: Limits,
 }
 
 /// A capability that several models have.
@@ -420,6 +430,10 @@ impl fmt::Display for ObjectId {
 
 /// One object put or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "objects are moved when configuration changes, and never on a call's path"
+)]
 pub enum Change {
     /// The object is new or replaces the one of its name.
     Put(Object),

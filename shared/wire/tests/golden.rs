@@ -261,9 +261,8 @@ fn price() -> Price {
     Price { versions: vec![PriceVersion::default(), later] }
 }
 
-fn all_objects() -> Vec<Object> {
-    let limits = Limits { requests_per_s: Some(10), concurrency: None, streams: Some(3) };
-    let model = Model {
+fn model() -> Model {
+    Model {
         name: "m".parse().unwrap(),
         upstream_model: Some("vendor/m".into()),
         dialect: Dialect::Openai,
@@ -280,6 +279,18 @@ fn all_objects() -> Vec<Object> {
         }],
         provider: Some("p".parse().unwrap()),
         timeouts: Timeouts::default(),
+        limits: Limits { tokens_per_min: Some(90_000), ..Limits::default() },
+    }
+}
+
+fn all_objects() -> Vec<Object> {
+    let limits = Limits {
+        requests_per_s: Some(10),
+        concurrency: None,
+        streams: Some(3),
+        requests_per_min: Some(300),
+        tokens_per_min: None,
+        tokens_per_day: Some(5_000_000),
     };
     let budget = |scope, window, unit| {
         Object::Budget(Budget {
@@ -297,7 +308,11 @@ fn all_objects() -> Vec<Object> {
     };
     vec![
         Object::Tenant(Tenant { name: "acme".parse().unwrap(), limits, max_stale_s: 86_400 }),
-        Object::App(App { tenant: "acme".parse().unwrap(), name: "chat".parse().unwrap() }),
+        Object::App(App {
+            tenant: "acme".parse().unwrap(),
+            name: "chat".parse().unwrap(),
+            limits: Limits { concurrency: Some(2), ..Limits::default() },
+        }),
         Object::Key(Key {
             name: "k1".parse().unwrap(),
             tenant: "acme".parse().unwrap(),
@@ -313,7 +328,7 @@ fn all_objects() -> Vec<Object> {
             dialect: Dialect::Openai,
             base_url: "https://api.example".into(),
         }),
-        Object::Model(model),
+        Object::Model(model()),
         Object::Group(Group { name: "g".parse().unwrap(), models: vec!["m".parse().unwrap()] }),
         Object::Route(Route {
             name: "r".parse().unwrap(),

@@ -42,6 +42,7 @@ pub fn check(catalog: &Catalog) -> Vec<Problem> {
     for app in catalog.apps.values() {
         let id = ObjectId::App(app.tenant.clone(), app.name.clone());
         report.tenant_exists(&id, app.tenant.as_str());
+        report.limits(&id, &app.limits);
     }
     catalog.keys.values().for_each(|key| report.key(key));
     report.hashes();
@@ -74,12 +75,15 @@ impl Report<'_> {
 
     fn limits(&mut self, id: &ObjectId, limits: &Limits) {
         let fields = [
-            ("limits.requests_per_s", limits.requests_per_s),
-            ("limits.concurrency", limits.concurrency),
-            ("limits.streams", limits.streams),
+            ("limits.requests_per_s", limits.requests_per_s.map(u64::from)),
+            ("limits.requests_per_min", limits.requests_per_min.map(u64::from)),
+            ("limits.tokens_per_min", limits.tokens_per_min),
+            ("limits.tokens_per_day", limits.tokens_per_day),
+            ("limits.concurrency", limits.concurrency.map(u64::from)),
+            ("limits.streams", limits.streams.map(u64::from)),
         ];
         for (field, _zero) in fields.into_iter().filter(|(_field, value)| *value == Some(0)) {
-            self.add(id, field, "0 would refuse every call; leave it out for no limit, or revoke the keys");
+            self.add(id, field, "0 would refuse every call; leave it out for no limit");
         }
     }
 
@@ -190,6 +194,7 @@ impl Report<'_> {
         {
             self.add(&id, "output_cap", format!("exceeds the context of {} tokens", context.0));
         }
+        self.limits(&id, &model.limits);
         self.replicas(&id, &model.replicas);
         self.timeouts(&id, &model.timeouts);
     }

@@ -31,7 +31,9 @@ pub fn export(catalog: &Catalog) -> Value {
 pub fn object(object: &Object) -> Value {
     without_nulls(match object {
         Object::Tenant(tenant) => tenant_form(tenant),
-        Object::App(app) => json!({ "tenant": app.tenant, "name": app.name }),
+        Object::App(app) => {
+            json!({ "tenant": app.tenant, "name": app.name, "limits": limits_form(&app.limits) })
+        }
         Object::Key(key) => key_form(key),
         Object::Provider(provider) => provider_form(provider),
         Object::Model(model) => model_form(model),
@@ -66,6 +68,9 @@ fn limits_form(limits: &Limits) -> Value {
         "requests_per_s": limits.requests_per_s,
         "concurrency": limits.concurrency,
         "streams": limits.streams,
+        "requests_per_min": limits.requests_per_min,
+        "tokens_per_min": limits.tokens_per_min,
+        "tokens_per_day": limits.tokens_per_day,
     })
 }
 
@@ -117,6 +122,7 @@ fn model_form(model: &Model) -> Value {
             "idle_ms": model.timeouts.idle_ms,
             "total_ms": model.timeouts.total_ms,
         },
+        "limits": limits_form(&model.limits),
     })
 }
 

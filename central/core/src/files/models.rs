@@ -6,6 +6,7 @@ use wire::catalog::{
     Dialect, Group, Model, Object, Operation, Provider, Replica, Route, Strategy, Target, Timeouts,
 };
 
+use super::principals::limits;
 use super::{Credential, Extra, prices};
 
 pub(super) fn provider(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<Object> {
@@ -35,6 +36,7 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
     let replicas = fields.mappings("replicas", replica);
     let provider = fields.optional("provider", word);
     let timeouts = fields.mapping("timeouts", timeouts);
+    let limits = limits(fields);
     Some(Object::Model(Model {
         name: name?,
         upstream_model: upstream_model?,
@@ -47,6 +49,7 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
         replicas: replicas?,
         provider: provider?,
         timeouts: timeouts?.unwrap_or_default(),
+        limits: limits?,
     }))
 }
 

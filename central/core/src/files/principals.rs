@@ -22,7 +22,8 @@ pub(super) fn tenant(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opt
 pub(super) fn app(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Option<Object> {
     let tenant = fields.required("tenant", word);
     let name = fields.required("name", word);
-    Some(Object::App(App { tenant: tenant?, name: name? }))
+    let limits = limits(fields);
+    Some(Object::App(App { tenant: tenant?, name: name?, limits: limits? }))
 }
 
 pub(super) fn key(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<Object> {
@@ -117,12 +118,22 @@ fn hash_text(value: &Value) -> Result<KeyHash, String> {
     Ok(KeyHash(hash))
 }
 
-fn limits(fields: &mut Fields<'_, '_>) -> Option<Limits> {
+pub(super) fn limits(fields: &mut Fields<'_, '_>) -> Option<Limits> {
     let limits = fields.mapping("limits", |limits| {
         let requests_per_s = limits.optional("requests_per_s", whole);
         let concurrency = limits.optional("concurrency", whole);
         let streams = limits.optional("streams", whole);
-        Some(Limits { requests_per_s: requests_per_s?, concurrency: concurrency?, streams: streams? })
+        let requests_per_min = limits.optional("requests_per_min", whole);
+        let tokens_per_min = limits.optional("tokens_per_min", whole);
+        let tokens_per_day = limits.optional("tokens_per_day", whole);
+        Some(Limits {
+            requests_per_s: requests_per_s?,
+            concurrency: concurrency?,
+            streams: streams?,
+            requests_per_min: requests_per_min?,
+            tokens_per_min: tokens_per_min?,
+            tokens_per_day: tokens_per_day?,
+        })
     });
     limits.map(Option::unwrap_or_default)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{ModelName, Role};
 use proptest::prelude::*;
 use wire::catalog::{
-    Catalog, Dialect, Group, Model, Operation, Replica, Route, Strategy as Picking, Target, Timeouts,
+    Catalog, Dialect, Group, Limits, Model, Operation, Replica, Route, Strategy as Picking, Target, Timeouts,
 };
 use wire::control::NodeAddr;
 
@@ -178,5 +178,6 @@ fn model(title: &str, regions: &[&str], provider: bool) -> Model {
         replicas: regions.iter().map(replica).collect(),
         provider: provider.then(|| "acme".parse().unwrap()),
         timeouts: Timeouts::default(),
+        limits: Limits::default(),
     }
 }
