@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use base::Name;
+use wire::control::NodeAddr;
 
+use super::contact::to_majority;
 use super::round_trips::{self, RoundTrips};
 use super::{Consensus, Verdict};
 
@@ -26,8 +28,10 @@ impl Consensus {
             for (_id, node) in others.iter().filter(|_other| !self.leads()) {
                 self.shared.consensus.prepare(node);
             }
+            let round_trips = self.shared.consensus.rtts();
+            self.look_at_majority(&round_trips).await;
             let is_member = |name: &Name| others.iter().any(|(_id, node)| node.name == *name);
-            measured.add(self.shared.consensus.rtts(), is_member);
+            measured.add(round_trips, is_member);
             let Some((node, longest)) = measured.longest() else { continue };
             self.judge(node, longest, &mut told);
             if round_trips::differs(written, longest) {
@@ -36,6 +40,22 @@ impl Consensus {
                     Err(error) => tracing::debug!(%error, "the measured round trip cannot be written down"),
                 }
             }
+        }
+    }
+
+    /// A leader whose heartbeats cannot be answered in time hands over.
+    async fn look_at_majority(&self, round_trips: &[(Name, Duration)]) {
+        let to = |node: &NodeAddr| {
+            round_trips.iter().find(|(name, _)| *name == node.name).map(|(_, round_trip)| *round_trip)
+        };
+        let standing = self.standing();
+        let voters = standing.members.iter().filter(|member| member.votes && member.id != standing.id);
+        let majority = to_majority(voters.map(|member| to(&member.node)).collect());
+        let too_far =
+            majority.is_some_and(|round_trip| self.shared.timing.judge(round_trip) == Verdict::Unworkable);
+        let gives_up = self.shared.contact.lock().looked(too_far && self.leads(), self.host().now());
+        if gives_up {
+            self.hand_over("its heartbeats cannot be answered in time").await;
         }
     }
 
