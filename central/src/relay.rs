@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::Name;
 use central_core::{Sealed, State};
-use egress::{Credential, Egress, Origin, Upstream};
+use egress::{Credential, Egress, Origin, Terms, Upstream};
 use wire::call::ServeAt;
 use wire::catalog::{Catalog, Provider};
 
@@ -79,7 +79,7 @@ fn upstreams(catalog: &Catalog, open: impl Fn(&Provider) -> Option<Credential>) 
             name: provider.name.clone(),
             origin: origin.clone(),
             credential: credential.clone(),
-            concurrency: None,
+            terms: Terms::default(),
         }));
     }
     upstreams

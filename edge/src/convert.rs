@@ -174,6 +174,7 @@ pub(crate) fn outbound(
         place_ms: u32::try_from(place.as_millis()).unwrap_or(u32::MAX),
         headers: egress::headers::for_upstream(&arrival.headers),
         traceparent: Some(trace.to_string()),
+        tokens: bound.known_tokens(),
     };
     Ok(Outbound { head, body })
 }

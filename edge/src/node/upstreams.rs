@@ -1,7 +1,7 @@
 //! The replicas of this region, as the configuration in force names them, for whatever talks to them.
 
 use base::RegionName;
-use egress::{Origin, Upstream};
+use egress::{Origin, Terms, Upstream};
 use wire::call::ServeAt;
 use wire::catalog::Catalog;
 
@@ -25,7 +25,12 @@ pub(super) fn of(catalog: &Catalog, home: &RegionName) -> Vec<Upstream> {
                 name: replica.name.clone(),
                 origin,
                 credential: None,
-                concurrency: replica.concurrency,
+                terms: Terms {
+                    concurrency: replica.concurrency,
+                    requests_per_s: replica.requests_per_s,
+                    requests_per_min: replica.requests_per_min,
+                    tokens_per_min: replica.tokens_per_min,
+                },
             })
         })
         .collect()

@@ -66,6 +66,25 @@ async fn a_call_waits_for_a_place_when_every_server_is_full() {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
+#[tokio::test]
+async fn a_server_over_its_rate_is_passed_over() {
+    let host = seam::Host::real();
+    let (slow, other) =
+        (Server::start(&host, Act::Complete).await, Server::start(&host, Act::Complete).await);
+    let url = other.url.clone();
+    let world = World::start(&slow.url, |_, catalog| {
+        let tiny = catalog.models.values_mut().next().unwrap();
+        let second = Replica { name: "tiny-2".parse().unwrap(), url, ..tiny.replicas[0].clone() };
+        tiny.replicas[0].requests_per_min = Some(1);
+        tiny.replicas.push(second);
+    })
+    .await;
+    for _call in 0..5 {
+        assert_eq!(world.caller().chat(CHAT).await.status, 200);
+    }
+    assert_eq!((slow.asked().len(), other.asked().len()), (1, 4));
+}
+
 /// One model on two servers, one of which is well.
 struct Pair {
     world: World,

@@ -173,6 +173,9 @@ impl Attempt<'_> {
             Err(fault) => {
                 let miss = Miss::fault(fault);
                 lease.judge(miss.verdict.health);
+                if trial.connected.is_none() {
+                    lease.settle(Some(Usage::default()));
+                }
                 return Err(miss);
             }
         };
@@ -290,6 +293,7 @@ impl Attempt<'_> {
         match judged {
             Ok((body, usage)) => {
                 source.lease.judge(Health::Good);
+                source.lease.settle(usage);
                 source.finish();
                 Ok(Content::Whole(body, usage))
             }
@@ -343,6 +347,7 @@ impl Attempt<'_> {
         let meaning = error.as_ref().and_then(openai::UpstreamError::meaning);
         let verdict = of_status(status, meaning, wait).unwrap_or_else(|| of_fault(Fault::Malformed));
         source.lease.judge(verdict.health);
+        source.lease.settle(Some(Usage::default()));
         let theirs = error.is_some() && verdict.code.blame() == Blame::Caller;
         let words = error.map(|error| error.message).unwrap_or_default();
         let said = shown(&words);

@@ -151,6 +151,7 @@ impl Events {
         }
         if let Some(mut source) = self.source.take() {
             source.lease.judge(Health::Good);
+            source.lease.settle(self.meter.usage());
             if in_order {
                 source.finish();
             }
@@ -160,6 +161,7 @@ impl Events {
     fn fail(&mut self, verdict: Verdict) {
         if let Some(mut source) = self.source.take() {
             source.lease.judge(verdict.health);
+            source.lease.settle(self.meter.usage());
         }
         self.failed = Some(verdict);
     }

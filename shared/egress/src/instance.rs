@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Mono, Name};
+use base::{Mono, Name, Usage};
+
 use seam::{Host, Lock};
 use upstream::{Fault, Health, Offer, Ticket};
 
@@ -59,7 +60,7 @@ pub(crate) struct Keeping {
 
 impl Instance {
     pub(crate) fn new(spec: Upstream) -> Self {
-        let state = Lock::new(upstream::Instance::new(spec.concurrency));
+        let state = Lock::new(upstream::Instance::new(&spec.terms));
         Self { spec, run: Arc::new(Run { state, kept: Lock::default() }) }
     }
 
@@ -69,8 +70,8 @@ impl Instance {
     }
 
     /// The instance under a new `spec` for the same server: its state goes on, its connections too.
-    pub(crate) fn renewed(&self, spec: Upstream) -> Self {
-        self.run.state.lock().limit(spec.concurrency);
+    pub(crate) fn renewed(&self, spec: Upstream, now: Mono) -> Self {
+        self.run.state.lock().limit(&spec.terms, now);
         Self { spec, run: Arc::clone(&self.run) }
     }
 
@@ -79,8 +80,8 @@ impl Instance {
         self.spec.origin == *origin
     }
 
-    pub(crate) fn offer(&self, now: Mono) -> Offer {
-        self.run.state.lock().offer(now)
+    pub(crate) fn offer(&self, tokens: u64, now: Mono) -> Offer {
+        self.run.state.lock().offer(tokens, now)
     }
 
     pub(crate) fn is_in(&self) -> bool {
@@ -197,8 +198,13 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Takes a place; `None` when the offer changed since it was made.
-    pub(crate) fn take(instance: &Arc<Instance>, line: &Arc<Line>, host: &Host, now: Mono) -> Option<Self> {
-        let ticket = instance.run.state.lock().take(now, draw(now))?;
+    pub(crate) fn take(
+        instance: &Arc<Instance>,
+        line: &Arc<Line>,
+        (host, now): (&Host, Mono),
+        tokens: u64,
+    ) -> Option<Self> {
+        let ticket = instance.run.state.lock().take(tokens, now, draw(now))?;
         let (instance, line) = (Arc::clone(instance), Arc::clone(line));
         Some(Self { instance, line, ticket, health: Health::Unknown, host: host.clone() })
     }
@@ -210,6 +216,14 @@ impl Lease {
     /// An answer begins: the instance is healthy, whatever becomes of the answer's rest.
     pub(crate) fn answered(&self, now: Mono) {
         self.instance.run.state.lock().answered(&self.ticket, now);
+    }
+
+    /// What the call used, where that is known: what it was thought to use at most counts until then.
+    pub(crate) fn settle(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            let tokens = usage.input.saturating_add(usage.output);
+            self.instance.run.state.lock().settle(&mut self.ticket, tokens.0);
+        }
     }
 
     /// What the call's end says about the instance.

@@ -37,6 +37,7 @@ pub use origin::{BadOrigin, Credential, Origin};
 pub use pool::{Egress, Options, Upstream};
 pub use room::{Full, Gathering, Room};
 pub use tls::{BadAuthority, Tls};
+pub use upstream::Terms;
 
 #[cfg(test)]
 mod tests;

@@ -58,18 +58,23 @@ impl Shared {
         until: Mono,
     ) -> Place {
         let Some(line) = self.line(&call.model) else { return Place::None };
-        let Some(_in_line) = line.join(self.options.most_waiting) else { return Place::Full };
+        let Some(_in_line) = line.join(self.options.most_waiting) else {
+            return Place::Full { until: None };
+        };
         let turn = async {
             loop {
                 // Listens before it looks, so that no place freed in between is missed.
                 let mut freed = pin!(line.freed.notified());
                 freed.as_mut().enable();
-                match self.place_in_turn(call.serve_at, &call.model, tried, self.host.now()) {
-                    Place::Full => freed.await,
+                match self.place_in_turn(call, tried, self.host.now()) {
+                    Place::Full { until } => {
+                        let again = until.unwrap_or(Mono::FAR).since(self.host.now());
+                        let _freed_or_again = self.host.timeout(again, freed).await;
+                    }
                     decided => return decided,
                 }
             }
         };
-        self.host.timeout(until.since(self.host.now()), turn).await.unwrap_or(Place::Full)
+        self.host.timeout(until.since(self.host.now()), turn).await.unwrap_or(Place::Full { until: None })
     }
 }

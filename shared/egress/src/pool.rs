@@ -9,8 +9,8 @@ use arc_swap::ArcSwap;
 use base::{ModelName, Mono, Name};
 use seam::{Bound, Host, Lock};
 use telemetry::trace::Tracer;
-use upstream::{Choice, choose};
-use wire::call::ServeAt;
+use upstream::{Choice, Terms, choose};
+use wire::call::{CallHead, ServeAt};
 
 use crate::instance::{Instance, Keeping, Lease};
 use crate::line::Line;
@@ -88,8 +88,8 @@ pub struct Upstream {
     pub origin: Origin,
     /// What makes us known to it.
     pub credential: Option<Credential>,
-    /// Calls it takes at once; `None`: as many as come.
-    pub concurrency: Option<u32>,
+    /// What it takes.
+    pub terms: Terms,
 }
 
 /// Talks to models. Cheap to clone.
@@ -144,7 +144,7 @@ impl Egress {
     /// Replaces the set of upstreams. What did not change keeps its connections, its calls and its health; calls under
     /// way at one that is gone run to their end.
     pub fn install(&self, upstreams: Vec<Upstream>) {
-        let old = self.shared.groups.load_full();
+        let (old, now) = (self.shared.groups.load_full(), self.shared.host.now());
         let mut groups = Groups::new();
         for spec in upstreams {
             let was = old.get(&spec.model);
@@ -156,7 +156,7 @@ impl Egress {
                 groups.entry(spec.model.clone()).or_insert_with(|| Group { instances: Vec::new(), line });
             let instance = match before {
                 Some(same) if same.is_same(&spec) || base::mutant!(UpstreamKept) => Arc::clone(same),
-                Some(moved) if moved.is_at(&spec.origin) => Arc::new(moved.renewed(spec)),
+                Some(moved) if moved.is_at(&spec.origin) => Arc::new(moved.renewed(spec, now)),
                 Some(_elsewhere) => Arc::new(Instance::new(spec)),
                 None => Arc::new(Instance::new(spec)),
             };
@@ -194,17 +194,21 @@ impl Egress {
 /// A call's place, or why there is none.
 pub(crate) enum Place {
     Taken(Lease),
-    Full,
+    /// Every instance is full.
+    Full {
+        /// When rates let the call pass; `None`: once a call ends.
+        until: Option<Mono>,
+    },
     Out(Mono),
     None,
 }
 
 impl Shared {
-    /// A place for a new call of `model` at an instance not among those `tried`: none before the calls that wait.
-    pub(crate) fn place(&self, at: ServeAt, model: &ModelName, tried: &[Arc<Instance>], now: Mono) -> Place {
-        match self.line(model) {
-            Some(line) if !line.is_empty() => Place::Full,
-            Some(_) | None => self.place_in_turn(at, model, tried, now),
+    /// A place for a new call at an instance not among those `tried`: none before the calls that wait.
+    pub(crate) fn place(&self, call: &CallHead, tried: &[Arc<Instance>], now: Mono) -> Place {
+        match self.line(&call.model) {
+            Some(line) if !line.is_empty() => Place::Full { until: None },
+            Some(_) | None => self.place_in_turn(call, tried, now),
         }
     }
 
@@ -214,37 +218,32 @@ impl Shared {
     }
 
     /// A place for a call whose turn it is.
-    pub(crate) fn place_in_turn(
-        &self,
-        at: ServeAt,
-        model: &ModelName,
-        tried: &[Arc<Instance>],
-        now: Mono,
-    ) -> Place {
+    pub(crate) fn place_in_turn(&self, call: &CallHead, tried: &[Arc<Instance>], now: Mono) -> Place {
         let groups = self.groups.load();
-        let Some(group) = groups.get(model) else { return Place::None };
+        let Some(group) = groups.get(&call.model) else { return Place::None };
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         // An offer may be gone by the time it is taken; by then the others' offers tell the truth.
         for _race in 0..4 {
             let offer = |one: &Arc<Instance>| {
-                let open = one.spec.at == at && !tried.iter().any(|used| Arc::ptr_eq(used, one));
-                open.then(|| one.offer(now))
+                let open = one.spec.at == call.serve_at && !tried.iter().any(|used| Arc::ptr_eq(used, one));
+                open.then(|| one.offer(call.tokens, now))
             };
             let offers: Vec<_> = group.instances.iter().map(offer).collect();
             match choose(&offers, turn) {
                 Choice::Take(index) => {
                     let lease = group.instances.get(index);
-                    let lease = lease.and_then(|one| Lease::take(one, &group.line, &self.host, now));
+                    let lease =
+                        lease.and_then(|one| Lease::take(one, &group.line, (&self.host, now), call.tokens));
                     if let Some(lease) = lease {
                         return Place::Taken(lease);
                     }
                 }
-                Choice::Full => return Place::Full,
+                Choice::Full { until } => return Place::Full { until },
                 Choice::Out { until } => return Place::Out(until),
                 Choice::None => return Place::None,
             }
         }
-        Place::Full
+        Place::Full { until: None }
     }
 
     /// Looks at every kept connection, and dials ahead of need.

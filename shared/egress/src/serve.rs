@@ -52,8 +52,8 @@ impl Egress {
             if now >= limits.deadline {
                 break;
             }
-            let place = match shared.place(call.serve_at, &call.model, &tale.tried, now) {
-                Place::Full if call.place_ms > 0 => {
+            let place = match shared.place(&call, &tale.tried, now) {
+                Place::Full { .. } if call.place_ms > 0 => {
                     let until = now + Duration::from_millis(call.place_ms.into());
                     shared.wait_for_place(&call, &tale.tried, until.min(limits.deadline)).await
                 }
@@ -169,18 +169,24 @@ fn told(ended: Ended, retry_after_ms: Option<u32>) -> Failure {
     }
 }
 
+/// When to come back after calls that are in progress: when one ends, nobody knows.
+const SOON_MS: u32 = 1_000;
+
 fn refused(place: &Place, now: Mono) -> Failure {
+    let wait_ms = |until: Mono| u32::try_from(until.since(now).as_millis()).unwrap_or(u32::MAX);
     let (code, message, wait) = match place {
         Place::Taken(_) | Place::None => {
             (Code::NoTarget, "no server of this model is configured at this node", None)
         }
-        Place::Full => {
-            (Code::ModelOverloaded, "every server of the model is busy; try again shortly", Some(1000))
+        Place::Full { until } => {
+            let wait = until.map_or(SOON_MS, wait_ms).max(SOON_MS);
+            (Code::ModelOverloaded, "every server of the model is busy; try again shortly", Some(wait))
         }
-        Place::Out(until) => {
-            let wait = u32::try_from(until.since(now).as_millis()).unwrap_or(u32::MAX);
-            (Code::NoTarget, "every server of the model failed a moment ago; try again shortly", Some(wait))
-        }
+        Place::Out(until) => (
+            Code::NoTarget,
+            "every server of the model failed a moment ago; try again shortly",
+            Some(wait_ms(*until)),
+        ),
     };
     Failure { code, message: message.to_owned(), upstream_status: None, body: None, retry_after_ms: wait }
 }

@@ -23,7 +23,7 @@ use wire::catalog::{Operation, Timeouts};
 use wire::ledger::Outcome;
 
 use self::network::{Fake, Step};
-use crate::{Credential, Egress, Exchange, Options, Reply, Upstream};
+use crate::{Credential, Egress, Exchange, Options, Reply, Terms, Upstream};
 
 const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}], "x_unknown" : 1.50}"#;
 const ANSWER: &str = r#"{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11},"x":1.50}"#;
@@ -83,7 +83,12 @@ fn call(stream: bool) -> CallHead {
             ("cookie".to_owned(), b"s=6".to_vec()),
         ],
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        tokens: 100,
     }
+}
+
+fn at_once(concurrency: Option<u32>) -> Terms {
+    Terms { concurrency, ..Terms::default() }
 }
 
 fn options() -> Options {
@@ -101,7 +106,7 @@ fn upstream(name: &str, fake: &Fake) -> Upstream {
         name: node(name),
         origin: fake.url().parse().unwrap(),
         credential: Credential::bearer("sk-ours"),
-        concurrency: None,
+        terms: Terms::default(),
     }
 }
 
@@ -169,7 +174,7 @@ async fn a_full_instance_takes_no_more_and_takes_again() {
     let net = network::Memory::new();
     let fake = Fake::start(&net, |_request| vec![sent(STREAM), chunk(TEXT), Step::Hang]).await;
     let egress = Egress::new(&net.host(), options());
-    egress.install(vec![Upstream { concurrency: Some(1), ..upstream("a", &fake) }]);
+    egress.install(vec![Upstream { terms: at_once(Some(1)), ..upstream("a", &fake) }]);
 
     let held = ask(&egress, true).await.unwrap();
     let refused = ask(&egress, true).await.unwrap_err();
@@ -187,7 +192,7 @@ async fn a_new_set_keeps_what_did_not_change() {
     let egress = egress(&net.host(), &[&fake]);
     read(ask(&egress, false).await.unwrap()).await;
 
-    egress.install(vec![Upstream { concurrency: Some(5), ..upstream("a", &fake) }]);
+    egress.install(vec![Upstream { terms: at_once(Some(5)), ..upstream("a", &fake) }]);
     read(ask(&egress, false).await.unwrap()).await;
 
     assert_eq!(fake.connections(), 1);

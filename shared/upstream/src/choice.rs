@@ -9,8 +9,11 @@ use crate::Offer;
 pub enum Choice {
     /// Give it to this instance.
     Take(usize),
-    /// Every instance that is in serves as many calls as it may.
-    Full,
+    /// Every instance that is in serves as many calls, or as much in a span of time, as it may.
+    Full {
+        /// When rates let the call pass at the first of them; `None`: once a call ends.
+        until: Option<Mono>,
+    },
     /// Every instance is out; the first comes back at this instant.
     Out {
         /// When.
@@ -41,8 +44,12 @@ pub fn choose(offers: &[Option<Offer>], turn: usize) -> Choice {
             (None, _) => continue,
             (Some(Offer::Probe), _) => (false, 0),
             (Some(Offer::Free { outstanding }), _) => (true, *outstanding),
-            (Some(Offer::Full), _) => {
-                other = Choice::Full;
+            (Some(Offer::Full { until }), Choice::Full { until: earliest }) => {
+                other = Choice::Full { until: [*until, earliest].into_iter().flatten().min() };
+                continue;
+            }
+            (Some(Offer::Full { until }), Choice::None | Choice::Take(_) | Choice::Out { .. }) => {
+                other = Choice::Full { until: *until };
                 continue;
             }
             (Some(Offer::Out { until }), Choice::None | Choice::Take(_)) => {
@@ -53,7 +60,7 @@ pub fn choose(offers: &[Option<Offer>], turn: usize) -> Choice {
                 other = Choice::Out { until: earliest.min(*until) };
                 continue;
             }
-            (Some(Offer::Out { .. }), Choice::Full) => continue,
+            (Some(Offer::Out { .. }), Choice::Full { .. }) => continue,
         };
         let distance = (index + count).wrapping_sub(turn % count.max(1)) % count.max(1);
         let score = Score { no_probe, outstanding, distance };
@@ -90,7 +97,11 @@ mod tests {
     fn a_refusal_says_why_and_until_when() {
         let out = |ns| Some(Offer::Out { until: Mono::from_nanos(ns) });
         assert_eq!(choose(&[out(9), out(4)], 0), Choice::Out { until: Mono::from_nanos(4) });
-        assert_eq!(choose(&[out(9), Some(Offer::Full), out(4)], 0), Choice::Full);
+        let full = |ns: Option<u64>| Some(Offer::Full { until: ns.map(Mono::from_nanos) });
+        assert_eq!(choose(&[out(9), full(None), out(4)], 0), Choice::Full { until: None });
+        let first = Choice::Full { until: Some(Mono::from_nanos(5)) };
+        assert_eq!(choose(&[full(Some(7)), full(None), full(Some(5))], 0), first);
+        assert_eq!(choose(&[full(Some(7)), free(3)], 0), Choice::Take(1));
         assert_eq!(choose(&[], 5), Choice::None);
     }
 }

@@ -8,9 +8,11 @@
 mod backoff;
 mod choice;
 mod instance;
+mod terms;
 mod verdict;
 
 pub use backoff::{Backoff, retry_after};
 pub use choice::{Choice, choose};
 pub use instance::{Health, Instance, Offer, Ticket};
+pub use terms::Terms;
 pub use verdict::{Fault, Verdict, of_fault, of_status};

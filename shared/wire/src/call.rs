@@ -48,6 +48,8 @@ pub struct CallHead {
     pub headers: Vec<(String, Vec<u8>)>,
     /// W3C `traceparent` of the caller's side.
     pub traceparent: Option<String>,
+    /// The most input and output tokens that it can be, as far as that is known.
+    pub tokens: u64,
 }
 
 /// The upstream's answer begins.

@@ -134,6 +134,12 @@ pub struct Replica {
     pub url: String,
     /// Calls it takes at once; `None`: as many as come.
     pub concurrency: Option<u32>,
+    /// Calls that one edge gives it per second, with a burst of one second's worth.
+    pub requests_per_s: Option<u32>,
+    /// Calls that one edge gives it per minute, with a burst of one minute's worth.
+    pub requests_per_min: Option<u32>,
+    /// Input and output tokens that one edge gives it per minute, with a burst of one minute's worth.
+    pub tokens_per_min: Option<u64>,
 }
 
 /// How long a call may take, in milliseconds.

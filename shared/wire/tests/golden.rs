@@ -222,6 +222,7 @@ fn call_head() -> CallHead {
         place_ms: 20_000,
         headers: vec![("content-type".into(), b"application/json".to_vec())],
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
+        tokens: 1_500,
     }
 }
 
@@ -276,6 +277,9 @@ fn model() -> Model {
             region: "eu".parse().unwrap(),
             url: "http://127.0.0.1:1".into(),
             concurrency: Some(4),
+            requests_per_s: None,
+            requests_per_min: Some(60),
+            tokens_per_min: Some(70_000),
         }],
         provider: Some("p".parse().unwrap()),
         timeouts: Timeouts::default(),

@@ -209,9 +209,15 @@ impl Report<'_> {
             if let Err(fault) = url::check(&replica.url) {
                 self.add(id, format!("replicas[{at}].url"), fault.to_string());
             }
-            if replica.concurrency == Some(0) {
+            let fields = [
+                ("concurrency", replica.concurrency.map(u64::from)),
+                ("requests_per_s", replica.requests_per_s.map(u64::from)),
+                ("requests_per_min", replica.requests_per_min.map(u64::from)),
+                ("tokens_per_min", replica.tokens_per_min),
+            ];
+            for (field, _zero) in fields.into_iter().filter(|(_field, value)| *value == Some(0)) {
                 let what = "0 would refuse every call; leave it out for no limit, or remove the replica";
-                self.add(id, format!("replicas[{at}].concurrency"), what);
+                self.add(id, format!("replicas[{at}].{field}"), what);
             }
         }
     }

@@ -132,6 +132,9 @@ fn replica_form(replica: &Replica) -> Value {
         "region": replica.region,
         "url": replica.url,
         "concurrency": replica.concurrency,
+        "requests_per_s": replica.requests_per_s,
+        "requests_per_min": replica.requests_per_min,
+        "tokens_per_min": replica.tokens_per_min,
     })
 }
 

@@ -58,7 +58,18 @@ fn replica(fields: &mut Fields<'_, '_>) -> Option<Replica> {
     let region = fields.required("region", word);
     let url = fields.required("url", text);
     let concurrency = fields.optional("concurrency", whole);
-    Some(Replica { name: name?, region: region?, url: url?, concurrency: concurrency? })
+    let requests_per_s = fields.optional("requests_per_s", whole);
+    let requests_per_min = fields.optional("requests_per_min", whole);
+    let tokens_per_min = fields.optional("tokens_per_min", whole);
+    Some(Replica {
+        name: name?,
+        region: region?,
+        url: url?,
+        concurrency: concurrency?,
+        requests_per_s: requests_per_s?,
+        requests_per_min: requests_per_min?,
+        tokens_per_min: tokens_per_min?,
+    })
 }
 
 fn timeouts(fields: &mut Fields<'_, '_>) -> Option<Timeouts> {

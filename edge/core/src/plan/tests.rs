@@ -165,6 +165,9 @@ fn model(title: &str, regions: &[&str], provider: bool) -> Model {
         region: region.parse().unwrap(),
         url: "http://127.0.0.1:1".to_owned(),
         concurrency: None,
+        requests_per_s: None,
+        requests_per_min: None,
+        tokens_per_min: None,
     };
     Model {
         name: name(title),

@@ -78,7 +78,7 @@ async fn ask_twice(server: &Secured, host: &Host, trusted: &str) -> Result<usize
     let origin = server.url.parse().unwrap();
     let credential = Credential::bearer("sk-ours");
     let (at, model, name) = (ServeAt::Replicas, "m".parse().unwrap(), node("a"));
-    egress.install(vec![Upstream { at, model, name, origin, credential, concurrency: None }]);
+    egress.install(vec![Upstream { at, model, name, origin, credential, terms: Terms::default() }]);
     for _call in 0..2 {
         let reply = ask(&egress, false).await.map_err(|failed| failed.failure.code)?;
         assert_eq!(read(reply).await.0, ANSWER);

@@ -6,7 +6,7 @@ use super::*;
 async fn held(net: &network::Memory, most_waiting: usize) -> (Fake, Egress, Reply) {
     let fake = Fake::start(net, |_request| vec![sent(STREAM), chunk(TEXT), Step::Hang]).await;
     let egress = Egress::new(&net.host(), Options { most_waiting, ..options() });
-    egress.install(vec![Upstream { concurrency: Some(1), ..upstream("a", &fake) }]);
+    egress.install(vec![Upstream { terms: at_once(Some(1)), ..upstream("a", &fake) }]);
     let held = ask(&egress, true).await.unwrap();
     (fake, egress, held)
 }
@@ -79,8 +79,37 @@ async fn more_room_is_noticed_without_a_call_that_ends() {
     let net = network::Memory::new();
     let (fake, egress, _held) = held(&net, 8).await;
     let waiting = waits(&net, &egress, 60_000).await;
-    egress.install(vec![Upstream { concurrency: Some(2), ..upstream("a", &fake) }]);
+    egress.install(vec![Upstream { terms: at_once(Some(2)), ..upstream("a", &fake) }]);
     let begun = net.host().now();
     assert!(waiting.await.unwrap().is_ok());
     assert!(net.host().now().since(begun) < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_over_its_rate_is_passed_over_and_else_waited_for_until_the_rate_lets_the_call_pass() {
+    let net = network::Memory::new();
+    let (slow, other) = (
+        Fake::start(&net, |_request| vec![ok(ANSWER)]).await,
+        Fake::start(&net, |_request| vec![ok(ANSWER)]).await,
+    );
+    let egress = Egress::new(&net.host(), options());
+    // A call is one of 100 tokens at most, and turns out as one of 11.
+    let terms = Terms { requests_per_min: Some(2), tokens_per_min: Some(150), ..Terms::default() };
+    egress.install(vec![Upstream { terms, ..upstream("a", &slow) }, upstream("b", &other)]);
+    for _call in 0..6 {
+        read(ask(&egress, false).await.unwrap()).await;
+    }
+    assert_eq!((slow.requests().len(), other.requests().len()), (2, 4));
+
+    egress.install(vec![Upstream { terms, ..upstream("a", &slow) }]);
+    let begun = net.host().now();
+    let refused = ask(&egress, false).await.unwrap_err();
+    assert_eq!(refused.failure.code, Code::ModelOverloaded);
+    let wait = refused.failure.retry_after_ms.unwrap();
+    assert!((29_000..=30_000).contains(&wait), "{wait}");
+    let waiting = waits(&net, &egress, 60_000).await;
+    assert!(waiting.await.unwrap().is_ok());
+    let waited = net.host().now().since(begun);
+    assert!(waited >= Duration::from_millis(wait.into()), "{waited:?}");
+    assert!(waited < Duration::from_millis(wait.into()) + Duration::from_millis(10), "{waited:?}");
 }
