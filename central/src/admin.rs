@@ -8,6 +8,7 @@ pub mod api;
 mod catalog;
 mod changing;
 mod credit;
+mod explained;
 mod members;
 mod reads;
 mod refused;
@@ -83,6 +84,7 @@ fn routes(door: Arc<Door>) -> Router {
         .route("/v1/budgets/{name}/corrections", post(credit::correct))
         .route("/v1/edges/{name}/lost", post(credit::lost))
         .route("/v1/decisions", get(credit::decisions))
+        .route("/v1/refusals/{request}", get(explained::refusal))
         .route("/v1/usage", get(usage::totals))
         .route("/v1/receipts", get(usage::receipts))
         .route("/v1/plan", post(catalog::plan))

@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod config;
 pub mod consensus;
+mod explain;
 mod metrics;
 pub mod node;
 mod publish;

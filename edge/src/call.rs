@@ -27,6 +27,7 @@ use crate::pages;
 use crate::passes::{Passes, Wish};
 use crate::purse::Purse;
 use crate::record::{self, Known};
+use crate::refusals::Refusals;
 use crate::rejection::Rejection;
 use crate::relay;
 use crate::routing::{self, Route};
@@ -53,6 +54,7 @@ pub(crate) struct Edge {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) metrics: Counters,
     pub(crate) recorder: Recorder,
+    pub(crate) refusals: Refusals,
     pub(crate) sampling: Sampling,
     pub(crate) tracer: Tracer,
     pub(crate) traced_per_mille: u16,
@@ -238,6 +240,7 @@ impl Entering<'_> {
         edge.metrics.admitted(&admitted);
         let permit = admitted.map_err(|denied| {
             (known.budget, known.limit) = (denied.budget(), denied.limit());
+            known.stood = edge.purse.stands(route.payers(), &route.asks());
             denied.told(host.now(), host.wall())
         })?;
         Ok((call, route, permit))
@@ -273,6 +276,9 @@ fn refused(
     rejection: Rejection,
 ) -> Rejection {
     ended(edge, arrival, caller, known, (rejection.code(), rejection.status()));
+    if let Some(caller) = caller {
+        edge.refusals.keep((arrival, caller), known, &rejection, edge.purse.is_attached());
+    }
     let times = Times { identified: known.identified, ..Times::default() };
     let told = caller.and_then(|caller| debug::refused(edge, arrival, caller, &times));
     rejection.debugged(told)

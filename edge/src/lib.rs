@@ -26,6 +26,7 @@ mod payers;
 mod peers;
 pub mod purse;
 mod record;
+mod refusals;
 mod rejection;
 mod relay;
 mod routing;

@@ -27,8 +27,9 @@ pub use crate::ingress::{BindError, TlsError};
 use crate::ingress::{Flows, Handler, Listeners};
 use crate::link::{self, Link, LinkError};
 use crate::metrics::Counters;
-use crate::peers::{self, Calls};
+use crate::peers::{self, Calls, Serving};
 use crate::purse::{Purse, StorageError};
+use crate::refusals::Refusals;
 use crate::routing::View;
 use crate::snapshot::Snapshots;
 
@@ -190,7 +191,7 @@ impl Node {
         let egress = Egress::new(&host, Options { tracer: tracer.clone(), ..serving });
         let links = mesh::Links::new(endpoint.clone());
         let link = Link::open(&host, links.clone(), options, snapshots.clone(), purse.clone()).await;
-        let (view, flows) = (View::default(), Flows::default());
+        let (view, flows, refusals) = (View::default(), Flows::default(), Refusals::default());
         let edge = Arc::new(Edge {
             host: host.clone(),
             node: identity.node.clone(),
@@ -204,6 +205,7 @@ impl Node {
             dispatcher: Dispatcher::new(&host, egress.clone(), links.clone(), view.clone()),
             metrics: Counters::new(metrics),
             recorder,
+            refusals: refusals.clone(),
             sampling: config.record.sampling,
             tracer,
             traced_per_mille: config.traces.as_ref().map_or(0, |traces| traces.sample_per_mille),
@@ -217,8 +219,9 @@ impl Node {
         let flowing = flows.watch(host.clone(), config.guard.stall_time, rest.clone());
         drop(host.spawn("flows", flowing));
         let follow = view.clone().follow(host.clone(), identity.node, snapshots, links, rest.clone());
-        let peers =
-            peers::serve(host.clone(), endpoint.clone(), egress.clone(), drain.clone(), calls.clone());
+        let serving =
+            Serving { egress: egress.clone(), draining: drain.clone(), calls: calls.clone(), refusals };
+        let peers = peers::serve(host.clone(), endpoint.clone(), serving);
         let until = rest.clone();
         drop(host.spawn("credentials", async move { credentials.watch(until).await }));
         drop(host.spawn("links", follow));

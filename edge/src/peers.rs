@@ -12,17 +12,26 @@ use seam::{Host, Stop};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::control::Opening;
 
+use crate::refusals::Refusals;
+
 /// Calls of other nodes at once; more wait at their senders, which the mesh bounds too.
 const CALLS: usize = 8_192;
 
+/// What other nodes are answered from.
+#[derive(Clone, Debug)]
+pub(crate) struct Serving {
+    pub(crate) egress: Egress,
+    pub(crate) draining: Stop,
+    pub(crate) calls: Calls,
+    pub(crate) refusals: Refusals,
+}
+
 /// Serves other nodes until the endpoint is closed.
-pub(crate) async fn serve(host: Host, endpoint: Endpoint, egress: Egress, draining: Stop, calls: Calls) {
+pub(crate) async fn serve(host: Host, endpoint: Endpoint, serving: Serving) {
     while let Some(connection) = endpoint.accept().await {
         match connection.purpose() {
             Purpose::Calls => {
-                let serving =
-                    connected(host.clone(), connection, egress.clone(), draining.clone(), calls.clone());
-                drop(host.spawn("peer", serving));
+                drop(host.spawn("peer", connected(host.clone(), connection, serving.clone())));
             }
             Purpose::Consensus => connection.close("an edge takes no part in consensus"),
         }
@@ -53,12 +62,12 @@ impl Calls {
     }
 }
 
-async fn connected(host: Host, connection: Connection, egress: Egress, draining: Stop, calls: Calls) {
+async fn connected(host: Host, connection: Connection, serving: Serving) {
     while let Ok((opening, sender, receiver)) = connection.accept_stream().await {
         match opening {
             Opening::Call => {
-                let place = calls.begin(&draining).await;
-                let (egress, connection) = (egress.clone(), connection.clone());
+                let place = serving.calls.begin(&serving.draining).await;
+                let (egress, connection) = (serving.egress.clone(), connection.clone());
                 drop(host.spawn("peer-call", async move {
                     let ended = match &place {
                         Some(_place) => egress::answer(&egress, &connection, sender, receiver).await,
@@ -66,6 +75,14 @@ async fn connected(host: Host, connection: Connection, egress: Egress, draining:
                     };
                     if let Err(error) = ended {
                         tracing::debug!(%error, "a call of another node ended early");
+                    }
+                }));
+            }
+            Opening::Refusal => {
+                let (refusals, connection) = (serving.refusals.clone(), connection.clone());
+                drop(host.spawn("refusal", async move {
+                    if let Err(error) = refusals.answer(&connection, sender, receiver).await {
+                        tracing::debug!(%error, "an answer about a refusal was not wanted any more");
                     }
                 }));
             }

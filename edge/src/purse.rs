@@ -13,15 +13,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::{Amount, BudgetId, Name, RegionName, RequestId, TenantName};
-use edge_core::wallet::{Decision, Held, Refused, WaitId, Wallet, Why};
+use base::{Amount, BudgetId, Mono, Name, RegionName, RequestId, TenantName};
+use edge_core::wallet::{Decision, Held, Refused, Stands, WaitId, Wallet, Why};
 use seam::{Host, Lock};
 use tokio::sync::{Notify, oneshot};
 use wal::WalError;
 use wire::catalog::Budget;
 use wire::codec::CodecError;
+use wire::refusal::{Said, Stood};
 
 use crate::journal::Journal;
+use crate::payers::Payer;
 use crate::spool::{Spool, SpoolLog};
 pub use hold::Hold;
 use hold::Waiting;
@@ -183,6 +185,22 @@ impl Purse {
         self.shared.state.lock().wallet.used(budget)
     }
 
+    /// How a call's budgets stand here. What is not configured any more is left out.
+    pub(crate) fn stands(&self, payers: &[Payer], asks: &[(BudgetId, Amount)]) -> Vec<Stood> {
+        let now = self.shared.host.now();
+        let state = self.shared.state.lock();
+        let stood = asks.iter().filter_map(|(account, needed)| {
+            let payer = payers.iter().find(|payer| payer.id() == *account)?;
+            Some(stood(payer, *needed, state.wallet.stands(*account)?, now))
+        });
+        stood.collect()
+    }
+
+    /// Whether a session with central stands.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.shared.state.lock().wallet.is_attached()
+    }
+
     /// Calls that hold or wait.
     #[must_use]
     pub fn open_calls(&self) -> u32 {
@@ -242,6 +260,17 @@ impl Purse {
             Why::Unavailable => Refusal::Unavailable { budget },
         }
     }
+}
+
+fn stood(payer: &Payer, needed: Amount, stands: Stands, now: Mono) -> Stood {
+    let said = stands.said.map(|facts| Said {
+        limit: facts.limit,
+        spent: facts.spent,
+        left: facts.left,
+        ms_before: u32::try_from(now.since(facts.at).as_millis()).unwrap_or(u32::MAX),
+    });
+    let (free, held) = (stands.free, stands.held);
+    Stood { account: payer.id(), name: payer.budget.name.clone(), needed, free, held, said }
 }
 
 /// A hold, or a place in the queue for one.

@@ -6,6 +6,7 @@ use base::{Code, ModelName, Mono, Name, NanoUsd};
 use edge_core::plan::Path;
 use telemetry::record::{CallRecord, Principal};
 use wire::ledger::{Outcome, Usage};
+use wire::refusal::Stood;
 
 use crate::call::Edge;
 use crate::identity::Caller;
@@ -68,6 +69,8 @@ pub(crate) struct Known {
     pub(crate) budget: Option<Name>,
     /// The limit that did.
     pub(crate) limit: Option<String>,
+    /// How its budgets stood when it was refused.
+    pub(crate) stood: Vec<Stood>,
 }
 
 /// Keeps the record of a call that was never admitted.

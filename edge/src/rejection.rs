@@ -73,6 +73,11 @@ impl Rejection {
         self.code
     }
 
+    /// What the caller is told.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The HTTP status it comes with.
     pub(crate) fn status(&self) -> u16 {
         self.upstream.as_ref().map_or_else(|| self.code.status(), |upstream| upstream.0)

@@ -41,6 +41,14 @@ async fn every_level_pays_and_the_first_that_cannot_is_named() {
     let refused = asking.call(Some("help")).await;
     assert_eq!((refused.status.as_u16(), refused.code()), (402, "budget_exceeded".to_owned()));
     assert!(said(&refused).contains("levels-help"), "{}", said(&refused));
+    let told = explained(&mesh, &refused);
+    assert_eq!((&told["edge"], &told["budget"]), (&json!("edge-eu"), &json!("levels-help")), "{told}");
+    assert_eq!(told["message"], said(&refused), "{told}");
+    let help = told["budgets"].as_array().unwrap().iter().find(|row| row["budget"] == "levels-help").unwrap();
+    assert_eq!([&help["needed"], &help["free"], &help["held"]], [1, 0, 0], "{told}");
+    assert_eq!([&help["said"]["limit"], &help["now"]["spent"], &help["now"]["limit"]], [2, 2, 2], "{told}");
+    let words = mesh.operate(&["explain-refusal", &request(&refused)]).unwrap();
+    assert!(words.contains("levels-help: less remains than the call needed"), "{words}");
     assert_eq!(asking.by(Some("other")).await, "cheap", "other scenarios have no budget of their own");
 
     // A fifth of the limit is there at once; the rest comes with time.
@@ -55,6 +63,11 @@ async fn every_level_pays_and_the_first_that_cannot_is_named() {
 
     let refused = asking.call(Some("no name")).await;
     assert_eq!((refused.status.as_u16(), refused.code()), (400, "invalid_request".to_owned()));
+    // A call that was made, and one that nobody made.
+    let made = asking.call(None).await;
+    assert_eq!(made.status, 200);
+    let unknown = mesh.operate(&["explain-refusal", &request(&made)]).unwrap_err();
+    assert!(unknown.contains("remembers"), "{unknown}");
 
     let leases: Value = serde_json::from_str(
         &mesh.operate(&["leases", "--budget", "levels-key", "--all", "--json"]).unwrap(),
@@ -71,7 +84,7 @@ async fn every_level_pays_and_the_first_that_cannot_is_named() {
         let row = |name: &str| {
             books["rows"].as_array()?.iter().find(|row| row["name"] == name)?["receipts"].as_u64()
         };
-        (row("levels-all") == Some(11 * 10_000_000)).then_some(books)
+        (row("levels-all") == Some(12 * 10_000_000)).then_some(books)
     })
     .await;
     assert_eq!(books["balanced"], true, "{books}");
@@ -227,6 +240,15 @@ impl Asking<'_> {
 fn by(answer: &Answer) -> String {
     let told: Value = serde_json::from_slice(answer.headers["x-portolan-debug"].as_bytes()).unwrap();
     told["model"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What operators are told of a refused call.
+fn explained(mesh: &Mesh, refused: &Answer) -> Value {
+    serde_json::from_str(&mesh.operate(&["explain-refusal", &request(refused), "--json"]).unwrap()).unwrap()
+}
+
+fn request(answer: &Answer) -> String {
+    answer.headers["x-request-id"].to_str().unwrap().to_owned()
 }
 
 fn said(answer: &Answer) -> String {

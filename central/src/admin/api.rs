@@ -1,11 +1,13 @@
 //! The admin API's messages, as JSON. Clients use these types too. Fields are added, never changed or taken away.
 
 mod credit;
+mod refusal;
 mod usage;
 
 pub use credit::{
     Action, BudgetAccount, BudgetHolder, Budgets, Correction, Decided, DecidedRow, Decisions, Lost,
 };
+pub use refusal::{Refusal, RefusalBudget, RefusalSaid};
 pub use usage::{ChargeRow, ReceiptRow, Receipts, UsageGroup, UsageReport, UsageRow};
 
 use std::net::SocketAddr;

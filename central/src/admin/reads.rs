@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use base::{Amount, WindowId};
-use central_core::ledger::{LeaseRow, LedgerRow};
+use base::{Amount, BudgetId, WindowId};
+use central_core::ledger::{LeaseRow, Ledger, LedgerRow};
 use central_core::{State as Replicated, files};
 
 use wire::catalog::Budget;
@@ -94,6 +94,18 @@ pub(super) async fn budgets(State(door): Shared) -> Answer<api::Budgets> {
         state.catalog().budgets.values().map(account).collect()
     });
     Ok(Json(api::Budgets { budgets }))
+}
+
+/// One account of a budget: its own, or an end user's.
+pub(super) fn standing(ledger: &Ledger, budget: &Budget, account_id: BudgetId) -> api::BudgetAccount {
+    let row = ledger.standing(account_id);
+    let since = row.as_ref().map_or_else(|| budget.window_at(ledger.now()), |row| row.window);
+    let is_here = |lease: &LeaseRow| {
+        (lease.budget, lease.user, lease.window) == (account_id.budget(), account_id.user(), since)
+            && lease.granted > lease.returned
+    };
+    let holders = ledger.leases().filter(is_here).map(holder).collect();
+    api::BudgetAccount { accounts: 1, ..account(budget, since, row.as_ref(), holders) }
 }
 
 fn account(

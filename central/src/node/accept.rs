@@ -102,8 +102,8 @@ impl Acceptor {
             Opening::Rpc => self.consensus.answer(connection, sender, receiver).await,
             Opening::Status => self.overview.answer(connection, sender).await,
             Opening::Usage => self.usage.answer(&self.consensus, connection, sender, receiver).await,
-            Opening::Control | Opening::Call => {
-                tracing::warn!(%peer, ?opening, "a node opened a stream that only edges may open");
+            Opening::Control | Opening::Call | Opening::Refusal => {
+                tracing::warn!(%peer, ?opening, "a node opened a stream that it may not open here");
                 Ok(())
             }
         };

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use base::{ModelName, Name, RegionName, Role};
+use base::{ModelName, Name, RegionName, RequestId, Role};
 use clap::{Args, Parser, Subcommand};
 
 /// A multi-region AI gateway.
@@ -92,6 +92,13 @@ pub(crate) enum Command {
     Usage(Usage),
     /// Show the receipts of a request, or those that fit
     Receipts(Receipts),
+    /// Tell why a call was refused: which edge, which limit or budget, how its budgets stood there and are now
+    ExplainRefusal {
+        /// The request, as its answer's x-request-id names it
+        request: RequestId,
+        #[command(flatten)]
+        report: Report,
+    },
     /// Raise the level of messages and log entries, after an upgrade of every central node
     Level {
         /// The new level; `portolan status` shows the level in use

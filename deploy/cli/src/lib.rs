@@ -54,6 +54,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Leases(asked) => operator::leases(&asked),
         Command::Usage(asked) => operator::usage(&asked),
         Command::Receipts(asked) => operator::receipts(&asked),
+        Command::ExplainRefusal { request, report } => operator::explain_refusal(request, &report),
         Command::Level { to, reach } => operator::level(to, &reach),
         Command::Members { command } => operator::members(command),
         Command::Config { command: Config::Check { role, file } } => node::check(role, &file),

@@ -7,12 +7,14 @@ mod leases;
 mod ledger;
 mod members;
 mod receipts;
+mod refusal;
 pub(crate) mod status;
 mod usage;
 
 use std::future::Future;
 use std::path::Path;
 
+use base::RequestId;
 use mesh::Credentials;
 use seam::Host;
 use serde::{Deserialize, Serialize};
@@ -92,6 +94,10 @@ pub(crate) fn usage(asked: &args::Usage) -> Outcome {
 
 pub(crate) fn receipts(asked: &args::Receipts) -> Outcome {
     with(&asked.chosen.report.reach, |admin| async move { receipts::show(&admin, asked).await })
+}
+
+pub(crate) fn explain_refusal(request: RequestId, report: &Report) -> Outcome {
+    with(&report.reach, |admin| async move { refusal::explain(&admin, request, report.json).await })
 }
 
 pub(crate) fn level(to: u16, reach: &Reach) -> Outcome {

@@ -30,6 +30,7 @@ use wire::ledger::Charge;
 
 use account::Account;
 pub use journal::{Mark, Record, Recovered};
+pub use line::Facts;
 use line::Line;
 use users::Users;
 use waiting::Waiting;
@@ -102,6 +103,17 @@ impl Default for Latency {
 pub struct Held {
     incarnation: Option<Incarnation>,
     parts: Vec<Part>,
+}
+
+/// How a budget stands at this edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stands {
+    /// Credit that no call holds.
+    pub free: Amount,
+    /// Credit that calls hold.
+    pub held: Amount,
+    /// What central said of it last.
+    pub said: Option<Facts>,
 }
 
 /// The hold under one budget.
@@ -219,6 +231,12 @@ impl Wallet {
         self.lines.get(&budget)?.used()
     }
 
+    /// How a budget's open window stands here. `None`: it is not configured, or of a user who is not remembered.
+    #[must_use]
+    pub fn stands(&self, budget: BudgetId) -> Option<Stands> {
+        Some(self.lines.get(&budget)?.stands())
+    }
+
     /// Asks for a hold of each amount, all or none. Decides at once, and never waits itself. What costs nothing needs
     /// no hold; a budget named twice is held for the sum.
     pub fn ask(&mut self, asks: &[(BudgetId, Amount)], now: Mono) -> Decision {
@@ -310,6 +328,12 @@ impl Wallet {
     #[must_use]
     pub const fn is_urgent(&self) -> bool {
         self.urgent
+    }
+
+    /// Whether a session with central stands.
+    #[must_use]
+    pub const fn is_attached(&self) -> bool {
+        self.attached
     }
 
     /// Whether no hold is open under any incarnation.

@@ -21,6 +21,8 @@ pub enum Opening {
     Status,
     /// A central node asks another for receipts that its usage store lacks.
     Usage,
+    /// A central node asks an edge whether and why it refused a call.
+    Refusal,
 }
 
 /// What an edge sends.

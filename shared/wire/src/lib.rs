@@ -11,6 +11,7 @@ pub mod codec;
 pub mod control;
 pub mod frame;
 pub mod ledger;
+pub mod refusal;
 
 /// The newest session level this build speaks; `Hello` carries it and the lower of both ends rules.
 pub const LEVEL: u16 = 1;

@@ -22,12 +22,42 @@ use wire::ledger::{
     Charge, FinalReport, GrantRow, Grants, Outcome, Receipt, ReceiptBatch, ReceiptKind, Report, Usage,
     UsageRow, WindowState,
 };
+use wire::refusal::{Refusal, Said, Stood};
 
 #[test]
 fn openings() {
     golden("openings", &[Opening::Control, Opening::Call, Opening::Rpc]);
     golden("opening-status", &Opening::Status);
     golden("opening-usage", &Opening::Usage);
+    golden("opening-refusal", &Opening::Refusal);
+}
+
+#[test]
+fn refusals() {
+    let said = Said { limit: Amount(1_000), spent: Amount(990), left: Amount(2), ms_before: 40 };
+    let budget = Stood {
+        account: BudgetId(7),
+        name: "b".parse().unwrap(),
+        needed: Amount(11),
+        free: Amount(8),
+        held: Amount(3),
+        said: Some(said),
+    };
+    let refusal = Refusal {
+        request: RequestId(1),
+        at: WallMs::from_millis(5),
+        tenant: "acme".parse().unwrap(),
+        app: "chat".parse().unwrap(),
+        key: "k1".parse().unwrap(),
+        asked: Some("m".parse().unwrap()),
+        code: Code::BudgetExceeded,
+        told: "no".into(),
+        limit: Some("key.streams".into()),
+        budget: Some("b".parse().unwrap()),
+        attached: true,
+        budgets: vec![budget],
+    };
+    golden("refusal", &refusal);
 }
 
 #[test]

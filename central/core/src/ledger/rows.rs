@@ -69,6 +69,17 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// The open window of one account: a budget's own, or an end user's. `None`: nobody asked for credit in it yet.
+    #[must_use]
+    pub fn standing(&self, account: BudgetId) -> Option<LedgerRow> {
+        let book = self.books.get(&account.budget())?;
+        let window = book.open(self.now)?;
+        let standing = book.accounts.get(&(account.user(), window))?;
+        Some(row(book, window, true, standing, &self.edges))
+    }
+}
+
 /// Accounts of all users, one row per window.
 fn summed(rows: impl Iterator<Item = LedgerRow>) -> Vec<LedgerRow> {
     let mut sums: BTreeMap<WindowId, LedgerRow> = BTreeMap::new();

@@ -11,7 +11,7 @@ use super::account::Account;
 use super::demand::Demand;
 use super::journal::{Mark, Record};
 use super::waiting::Lacks;
-use super::{FRESH, IDLE, Part, TICK, Why};
+use super::{FRESH, IDLE, Part, Stands, TICK, Why};
 
 /// A closing window's row is repeated this often until central says that it is settled.
 const REPEAT: Duration = Duration::from_secs(1);
@@ -51,12 +51,16 @@ struct Terms {
 }
 
 /// What central last said of the open window.
-#[derive(Clone, Copy, Debug)]
-struct Facts {
-    limit: Amount,
-    spent: Amount,
-    left: Amount,
-    at: Mono,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// What may be spent in the window.
+    pub limit: Amount,
+    /// What was spent.
+    pub spent: Amount,
+    /// What may still be granted.
+    pub left: Amount,
+    /// When.
+    pub at: Mono,
 }
 
 impl Line {
@@ -181,12 +185,14 @@ impl Line {
     }
 
     pub(super) fn exceeded(&self, waited: bool) -> Why {
-        let (limit, spent) = match (&self.facts, &self.terms) {
+        let (limit, said) = match (&self.facts, &self.terms) {
             (Some(facts), _) => (facts.limit, facts.spent),
             (None, Some(terms)) => (terms.limit, Amount::ZERO),
             (None, None) => (Amount::ZERO, Amount::ZERO),
         };
-        Why::Exceeded { limit, spent, waited }
+        // Central may not have heard yet of what was spent here.
+        let here = self.open().map_or(Amount::ZERO, |(_window, account)| account.spent());
+        Why::Exceeded { limit, spent: said.max(here), waited }
     }
 
     /// Whether calls are made without credit, too.
@@ -211,6 +217,14 @@ impl Line {
         let facts = self.facts?;
         let share = u128::from(facts.spent.0) * 1_000 / u128::from(facts.limit.0.max(1));
         Some((u64::try_from(share).unwrap_or(u64::MAX), facts.limit, facts.spent))
+    }
+
+    /// How it stands.
+    pub(super) fn stands(&self) -> Stands {
+        let (free, held) = self
+            .open()
+            .map_or((Amount::ZERO, Amount::ZERO), |(_window, account)| (account.available(), account.held()));
+        Stands { free, held, said: self.facts }
     }
 
     pub(super) fn take(&mut self, amount: Amount) {
