@@ -181,7 +181,7 @@ fn pass(edge: &Edge, caller: &Caller, route: &mut Route) -> Result<(Passes, Allo
 /// What a call asks of each gate, in the order of their levels. It entered the node's when it arrived; more is known now.
 fn wishes(edge: &Edge, caller: &Caller, route: &Route, model: Option<&Candidate>) -> Vec<Wish> {
     let principal = caller.principal();
-    let ask = Ask { enters: true, stream: route.stream(), tokens: route.known_tokens() };
+    let ask = Ask { enters: true, stream: route.stream(), tokens: route.likely_tokens() };
     let wish = |level, gate: &SharedGate, ask| Wish { level, gate: Arc::clone(gate), ask };
     let mut wishes = vec![
         wish(Level::Node, &edge.gate, Ask { enters: false, ..ask }),
@@ -196,7 +196,7 @@ fn wishes(edge: &Edge, caller: &Caller, route: &Route, model: Option<&Candidate>
 /// What a call asks of the gate of one of its route's models.
 pub(crate) fn of_model(caller: &Caller, route: &Route, model: &Candidate) -> Option<Wish> {
     let gate = caller.snapshot().model_gate(&model.model.name)?;
-    let tokens = route.bound(model)?.known_tokens();
+    let tokens = route.bound(model)?.likely_tokens();
     let ask = Ask { enters: true, stream: route.stream(), tokens };
     Some(Wish { level: Level::Model, gate: Arc::clone(gate), ask })
 }

@@ -17,6 +17,7 @@ use wire::catalog::Operation;
 use crate::admission::{self, Denied, Level, Permit};
 use crate::config::Guard;
 use crate::convert::{self, Call};
+use crate::counting::Counting;
 use crate::debug;
 use crate::dice::Dice;
 use crate::dispatch::{Begun, Dispatcher};
@@ -50,6 +51,8 @@ pub(crate) struct Edge {
     pub(crate) gate: SharedGate,
     /// Room for the bodies of calls.
     pub(crate) bodies: Room,
+    /// How many tokens calls have.
+    pub(crate) counting: Counting,
     pub(crate) purse: Purse,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) metrics: Counters,
@@ -229,8 +232,12 @@ impl Entering<'_> {
         let allowed = Allowed { limit: guard.body_bytes, within: guard.body_time, room: &edge.bodies };
         let body = body.read(host, announced, allowed).await?;
         known.bytes_in = body.len() as u64;
-        let call = convert::read(arrival.operation, body)?;
+        let mut call = convert::read(arrival.operation, body)?;
         (known.asked, known.stream) = (call.model().parse().ok(), call.stream());
+        // How much it says: counted where a model's tokenizer is known, estimated elsewhere.
+        if let Some(offer) = caller.snapshot().offer(call.model()).cloned() {
+            call.count(&edge.counting, host, &offer).await;
+        }
         // Where it may go, and what it can cost there at most.
         let chance = (arrival.at, edge.dice.draw());
         let mut route = routing::route(caller, &call, &arrival.behalf, &edge.region, chance)

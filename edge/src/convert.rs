@@ -5,19 +5,26 @@
 
 use std::time::Duration;
 
-use base::Code;
+use base::{Code, Tokens};
 use bytes::Bytes;
 use dialect::openai::{self, Ask, BadRequest, Patch};
 use edge_core::bound::{Bound, Size};
-use edge_core::plan::{Attempt, Path};
+use edge_core::plan::{Attempt, Offer, Path};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
+use seam::Host;
 use telemetry::trace::Context;
 use wire::call::{CallHead, ServeAt};
-use wire::catalog::{Dialect, Operation, Timeouts};
+use wire::catalog::{Dialect, Model, Operation, Timeouts};
 
+use crate::counting::{Counting, Said};
 use crate::identity::Caller;
 use crate::ingress::Arrival;
+
+/// Tokens that OpenAI's template puts around a message, its role included, and before the answer (OpenAI cookbook, "How to
+/// count tokens with tiktoken").
+const MESSAGE: u64 = 4;
+const REPLY: u64 = 3;
 
 /// A body that is no call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +46,7 @@ pub(crate) struct Call {
     operation: Operation,
     body: Bytes,
     ask: Ask,
+    said: Said,
 }
 
 /// Whether the body's headers allow to read it; asked before the body is.
@@ -78,7 +86,7 @@ pub(crate) fn read(operation: Operation, body: Bytes) -> Result<Call, Unreadable
         Operation::Chat => openai::scan_chat(&body),
         Operation::Embeddings => openai::scan_embeddings(&body),
     };
-    Ok(Call { operation, ask: ask.map_err(Unreadable::Body)?, body })
+    Ok(Call { operation, ask: ask.map_err(Unreadable::Body)?, body, said: Said::default() })
 }
 
 impl Call {
@@ -102,14 +110,27 @@ impl Call {
         self.body.len()
     }
 
-    /// What bounds its cost.
-    pub(crate) fn size(&self) -> Size {
+    /// Counts how much it says to the models that `offer` may come to.
+    pub(crate) async fn count(&mut self, counting: &Counting, host: &Host, offer: &Offer) {
+        self.said = counting.said(host, self.operation, &self.body, offer).await;
+    }
+
+    /// How large it is for a model.
+    pub(crate) fn size(&self, model: &Model) -> Size {
         let facts = &self.ask.facts;
+        let images = u32::try_from(facts.images).unwrap_or(u32::MAX);
+        let framing = match self.operation {
+            Operation::Chat => MESSAGE.saturating_mul(facts.messages as u64).saturating_add(REPLY),
+            Operation::Embeddings => 0,
+        };
+        let pictures = model.image_tokens.unwrap_or_default().0.saturating_mul(images.into());
+        let likely = self.said.likely(model).saturating_add(Tokens(framing.saturating_add(pictures)));
         Size {
-            input: facts.token_bound().ok(),
+            input: facts.token_bound(self.said.counted(model), model.image_tokens).ok(),
+            likely,
             cap: self.ask.cap,
             answers: self.ask.choices,
-            images: u32::try_from(facts.images).unwrap_or(u32::MAX),
+            images,
         }
     }
 }
@@ -174,7 +195,7 @@ pub(crate) fn outbound(
         place_ms: u32::try_from(place.as_millis()).unwrap_or(u32::MAX),
         headers: egress::headers::for_upstream(&arrival.headers),
         traceparent: Some(trace.to_string()),
-        tokens: bound.known_tokens(),
+        tokens: bound.likely_tokens(),
     };
     Ok(Outbound { head, body })
 }
@@ -187,7 +208,13 @@ fn left(timeouts: Timeouts, elapsed: Duration) -> Option<Timeouts> {
 
 #[cfg(test)]
 mod tests {
+    use edge_core::plan::Offers;
+    use proptest::prelude::*;
+    use tokens::Tokenizer;
+    use wire::catalog::Catalog;
+
     use super::*;
+    use crate::fixtures;
 
     #[test]
     fn only_json_that_is_not_compressed_is_read() {
@@ -202,6 +229,61 @@ mod tests {
         assert_eq!(sent(TRANSFER_ENCODING, "gzip, chunked"), Err(Unreadable::Encoded));
         assert_eq!(sent(TRANSFER_ENCODING, "Chunked"), Ok(()));
         assert_eq!(readable(&HeaderMap::new()), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn what_is_counted_lowers_the_bound_and_what_is_estimated_does_not() {
+        let text = "the pilot walked down to the pier and counted the boats ".repeat(20);
+        let sizes = sizes(&format!(r#"[{{"role":"user","content":"{text}"}}]"#)).await;
+        let [counted, unknown] = &sizes;
+        let tokens = Tokenizer::O200kBase.count(&text);
+        assert!(unknown.input.unwrap().0 > text.len() as u64);
+        assert!(counted.input.unwrap().0 < text.len() as u64 / 2);
+        assert!(counted.input.unwrap() > tokens);
+        assert_eq!(counted.likely, tokens.saturating_add(Tokens(MESSAGE + REPLY)));
+        let error = unknown.likely.0.abs_diff(counted.likely.0) * 1_000;
+        assert!(error <= counted.likely.0 * tokens::estimate::ERROR_PER_MILLE, "{sizes:?}");
+    }
+
+    #[tokio::test]
+    async fn images_are_bounded_where_the_model_says_by_how_much() {
+        let url = format!("data:image/png;base64,{}", "A".repeat(40_000));
+        let [known, unknown] = sizes(&format!(
+            r#"[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"{url}"}}}}]}}]"#
+        ))
+        .await;
+        assert_eq!(unknown.input, None);
+        assert!((1_000..2_000).contains(&known.input.unwrap().0), "{known:?}");
+        assert!((1_000..1_100).contains(&known.likely.0), "{known:?}");
+    }
+
+    proptest! {
+        /// Whatever a message says, a strict budget holds at least its tokens, and no more than a token for each byte.
+        #[test]
+        fn a_counted_bound_lies_between_the_tokens_and_the_bytes(said in ".{0,300}", role in "system|user|tool") {
+            let content = serde_json::Value::from(said.as_str());
+            let messages = format!(r#"[{{"role":"{role}","content":{content}}}]"#);
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let [counted, unknown] = runtime.block_on(sizes(&messages)).map(|size| size.input.unwrap());
+            prop_assert!(Tokenizer::O200kBase.count(&said) <= counted && counted <= unknown);
+        }
+    }
+
+    /// A call's sizes: at a model of a known tokenizer that bounds its images, and at one of which nothing is known.
+    async fn sizes(messages: &str) -> [Size; 2] {
+        let unknown = fixtures::model("m", "http://127.0.0.1:1");
+        let known = Model {
+            tokenizer: Some("o200k_base".to_owned()),
+            image_tokens: Some(Tokens(1_000)),
+            ..unknown.clone()
+        };
+        let mut catalog = Catalog::default();
+        catalog.models.insert(known.name.clone(), known.clone());
+        let offers = Offers::compile(&catalog, &"here".parse().unwrap());
+        let body = format!(r#"{{"model":"m","messages":{messages}}}"#);
+        let mut call = read(Operation::Chat, body.into()).unwrap();
+        call.count(&Counting::new(), &Host::real(), offers.find("m").unwrap()).await;
+        [&known, &unknown].map(|model| call.size(model))
     }
 
     #[test]

@@ -51,6 +51,7 @@ pub(crate) fn model(name: &str, url: &str) -> Model {
         context: None,
         output_cap: Some(Tokens(64)),
         tokenizer: None,
+        image_tokens: None,
         replicas: vec![Replica {
             name: format!("{name}-1").parse().unwrap(),
             region: "here".parse().unwrap(),

@@ -1,7 +1,7 @@
 //! The edge: a regional node that takes calls and answers them.
 //!
 //! In the order of a call's path: [`ingress`] (bytes become an arrival), `identity` (who calls), `convert` (what is
-//! asked), `routing` (where it may go), `admission` (whether it may be made now), `dispatch` (attempts until one
+//! asked), `counting` (how many tokens it has), `routing` (where it may go), `admission` (whether it may be made now), `dispatch` (attempts until one
 //! answers), `relay` (the answer on its way), `settle` (exactly one receipt); [`call`] walks them in one function. Around
 //! them: [`config`] and [`snapshot`] (what the operator said), `rejection` (what callers are told), `record`, `debug`
 //! and `metrics` (what is seen of a call), `pages` (what is no call), `peers` (calls of other nodes), [`node`] (all of it,
@@ -11,6 +11,7 @@ mod admission;
 mod call;
 pub mod config;
 mod convert;
+mod counting;
 mod debug;
 mod dice;
 mod dispatch;

@@ -21,6 +21,7 @@ use wal::WalError;
 
 use crate::call::{self, Edge};
 use crate::config::Config;
+use crate::counting::Counting;
 use crate::dice::Dice;
 use crate::dispatch::Dispatcher;
 pub use crate::ingress::{BindError, TlsError};
@@ -201,6 +202,7 @@ impl Node {
             snapshots: snapshots.clone(),
             gate: Arc::new(Lock::new(Gate::new(config.guard.limits))),
             bodies,
+            counting: Counting::new(),
             purse,
             dispatcher: Dispatcher::new(&host, egress.clone(), links.clone(), view.clone()),
             metrics: Counters::new(metrics),

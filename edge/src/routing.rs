@@ -87,7 +87,7 @@ pub(crate) fn route(
     if !caller.principal().may_ask(call.model()) {
         return Err(NoRoute::Forbidden);
     }
-    let (operation, size) = (call.operation(), call.size());
+    let operation = call.operation();
     let offered = || offer.candidates().filter(|candidate| candidate.model.operations.contains(&operation));
     if offered().next().is_none() {
         return Err(NoRoute::Unsupported(operation));
@@ -96,7 +96,7 @@ pub(crate) fn route(
     let payers = payers(caller.principal(), behalf, offered().map(AsRef::as_ref), of_models);
     let bound = |candidate: &Candidate| {
         let is_paid = payers.iter().any(|payer| payer.pays_for(candidate.index));
-        Bound::of(&size, operation, &candidate.model, is_paid, at)
+        Bound::of(&call.size(&candidate.model), operation, &candidate.model, is_paid, at)
     };
     let offered: Vec<_> = offered().map(|candidate| (candidate, bound(candidate))).collect();
     if let Some(refused) = unbounded(&offered, &payers) {
@@ -139,9 +139,9 @@ impl Route {
         self.payers.iter().filter_map(|payer| Some((payer.id(), most(payer)?))).collect()
     }
 
-    /// The most tokens that the call can be, whichever model answers, as far as that is known.
-    pub(crate) fn known_tokens(&self) -> u64 {
-        self.bounds.iter().map(|(_model, bound)| bound.known_tokens()).max().unwrap_or_default()
+    /// Tokens that the call likely needs, whichever model answers.
+    pub(crate) fn likely_tokens(&self) -> u64 {
+        self.bounds.iter().map(|(_model, bound)| bound.likely_tokens()).max().unwrap_or_default()
     }
 
     /// The model that is tried first, if not one of those `over` their limits; `None` when nothing can be reached.
@@ -179,23 +179,24 @@ impl Route {
         if let Some(cap) = economy.output_cap.filter(|_| call.operation() == Operation::Chat) {
             self.cap(call, cap);
         }
-        let least = self.bounds.iter().filter_map(|(_, bound)| bound.cost).min();
+        // What is likely compares models that are bounded by other means.
+        let least = self.bounds.iter().filter_map(|(_, bound)| bound.likely_cost).min();
         if economy.cheapest
             && let Some(least) = least
         {
-            self.bounds.retain(|(_, bound)| bound.cost == Some(least));
+            self.bounds.retain(|(_, bound)| bound.likely_cost == Some(least));
         }
     }
 
     fn cap(&mut self, call: &Call, cap: Tokens) {
-        let size = call.size();
-        if size.cap.is_some_and(|given| given <= cap) {
-            return;
-        }
-        let size = Size { cap: Some(cap), ..size };
         for (model, bound) in &mut self.bounds {
             let candidate = self.offer.candidates().find(|candidate| candidate.index == *model);
             let Some(candidate) = candidate else { continue };
+            let size = call.size(&candidate.model);
+            if size.cap.is_some_and(|given| given <= cap) {
+                return;
+            }
+            let size = Size { cap: Some(cap), ..size };
             *bound = Bound::of(&size, call.operation(), &candidate.model, true, self.at);
             // The caller gave none, or a larger one.
             bound.wire_cap = bound.wire_cap.or(Some(cap));

@@ -14,8 +14,11 @@ use wire::catalog::{Model, Operation};
 /// What is known of a call's size before it is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// The most input tokens that the body can hold; `None` when its bytes bound nothing (pictures, sound).
+    /// The most input tokens that the body can hold, as counted or as its bytes bound them; `None` when nothing does
+    /// (sound, pictures of unknown size).
     pub input: Option<Tokens>,
+    /// Input tokens that the body likely has, counted or estimated. Bounds nothing.
+    pub likely: Tokens,
     /// Most output tokens of one answer, as the caller gave it.
     pub cap: Option<Tokens>,
     /// Answers wanted; at least 1.
@@ -29,12 +32,16 @@ pub struct Size {
 pub struct Bound {
     /// Input tokens.
     pub input: Option<Tokens>,
+    /// Input tokens that it likely has; within `input`, and no bound.
+    pub likely: Tokens,
     /// Output tokens of all answers.
     pub output: Option<Tokens>,
     /// Images in the call.
     pub images: u32,
     /// Money.
     pub cost: Option<NanoUsd>,
+    /// What the call costs if its input is as likely, its answers as long as they may be, and no token is of a special kind.
+    pub likely_cost: Option<NanoUsd>,
     /// Which version of the model's price is in force, by its first instant; `None`: none is.
     pub price_from: Option<WallMs>,
     /// The cap to put on the wire, when the caller gave none or a larger one.
@@ -65,9 +72,13 @@ impl Bound {
         let output = each.map(|each| Tokens(each.0.saturating_mul(u64::from(size.answers.max(1)))));
         let price = model.price.as_ref().and_then(|price| price.at(at));
         let pieces = Usage { images: size.images, busy_ms: model.timeouts.total_ms, ..Usage::default() };
+        let likely = input.map_or(size.likely, |most| size.likely.min(most));
         let cost = price.and_then(|price| most(price, input, output, pieces));
+        let likely_cost = cost.zip(price).map(|(_bounded, price)| {
+            price.cost(&Usage { input: likely, output: output.unwrap_or_default(), ..pieces })
+        });
         let price_from = price.map(|price| price.from);
-        Self { input, output, images: size.images, cost, price_from, wire_cap }
+        Self { input, likely, output, images: size.images, cost, likely_cost, price_from, wire_cap }
     }
 
     /// The version of `model`'s price that the bound was computed with.
@@ -76,10 +87,10 @@ impl Bound {
         model.price.as_ref()?.at(self.price_from?)
     }
 
-    /// Input and output tokens, as far as they have a bound.
+    /// Tokens that the call likely needs: those of its input, and of answers as long as they may be, as far as that is bounded.
     #[must_use]
-    pub fn known_tokens(&self) -> u64 {
-        self.input.unwrap_or_default().saturating_add(self.output.unwrap_or_default()).0
+    pub fn likely_tokens(&self) -> u64 {
+        self.likely.saturating_add(self.output.unwrap_or_default()).0
     }
 
     /// What a budget of this unit must hold; `None` when nothing bounds it.
@@ -215,6 +226,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_likely_never_lowers_what_is_held() {
+        let size = Size { cap: Some(Tokens(10)), ..text(1_000) };
+        let bound = Bound::of(&size, Operation::Chat, &model(), true, NOW);
+        assert_eq!((bound.input, bound.cost), (Some(Tokens(1_000)), Some(NanoUsd(1_020))));
+        assert_eq!((bound.likely_tokens(), bound.likely_cost), (260, Some(NanoUsd(270))));
+        let small = Model { context: Some(Tokens(100)), ..model() };
+        let bound = Bound::of(&size, Operation::Chat, &small, true, NOW);
+        assert_eq!(bound.likely, Tokens(100), "no more fits");
+    }
+
+    #[test]
     fn pictures_and_the_whole_time_are_held_where_they_cost() {
         let timed = Rates { image: NanoUsd(30), second: NanoUsd(2_000), ..Rates::default() };
         let pictures = Size { images: 2, ..text(10) };
@@ -293,7 +315,7 @@ mod tests {
     }
 
     fn text(tokens: u64) -> Size {
-        Size { input: Some(Tokens(tokens)), cap: None, answers: 1, images: 0 }
+        Size { input: Some(Tokens(tokens)), likely: Tokens(tokens / 4), cap: None, answers: 1, images: 0 }
     }
 
     fn model() -> Model {
@@ -306,6 +328,7 @@ mod tests {
             context: None,
             output_cap: None,
             tokenizer: None,
+            image_tokens: None,
             replicas: Vec::new(),
             provider: None,
             timeouts: Timeouts::default(),

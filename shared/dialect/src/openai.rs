@@ -9,13 +9,15 @@ mod reply;
 mod reshape;
 mod scan;
 mod stream;
+mod texts;
 
 pub use ask::{Ask, BadRequest, Patch, scan_chat, scan_embeddings};
 pub use error::{UpstreamError, error_body, error_event, upstream_error};
-pub use facts::Facts;
+pub use facts::{Counted, Facts};
 pub use limits::{Allowance, rate_headers};
 pub use models::{ListedModel, models_list};
 pub use reply::{BadReply, check_chat, check_embeddings};
 pub use reshape::{is_stream, stream_of_whole, whole_of_stream};
 pub use scan::MAX_DEPTH;
 pub use stream::{Meter, StreamFault};
+pub use texts::{Content, Texts, chat_texts, embedding_texts};

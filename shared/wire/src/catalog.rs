@@ -179,8 +179,10 @@ pub struct Model {
     pub context: Option<Tokens>,
     /// Most output tokens of a call; put on the wire when the caller gave no cap.
     pub output_cap: Option<Tokens>,
-    /// The tokenizer's name and version; `None`: bytes bound tokens.
+    /// The tokenizer's name and version; `None`, or one that a build does not have: bytes bound tokens.
     pub tokenizer: Option<String>,
+    /// Most input tokens of one image; `None`: nothing but `context` bounds calls with images.
+    pub image_tokens: Option<Tokens>,
     /// Model servers.
     pub replicas: Vec<Replica>,
     /// The provider that serves it through central.

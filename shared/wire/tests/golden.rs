@@ -302,6 +302,7 @@ fn model() -> Model {
         context: Some(Tokens(8_192)),
         output_cap: None,
         tokenizer: Some("cl100k_base".into()),
+        image_tokens: Some(Tokens(1_445)),
         replicas: vec![Replica {
             name: "a".parse().unwrap(),
             region: "eu".parse().unwrap(),

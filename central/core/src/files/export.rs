@@ -114,6 +114,7 @@ fn model_form(model: &Model) -> Value {
         "context": model.context,
         "output_cap": model.output_cap,
         "tokenizer": model.tokenizer,
+        "image_tokens": model.image_tokens,
         "replicas": model.replicas.iter().map(replica_form).collect::<Vec<_>>(),
         "provider": model.provider,
         "timeouts": {

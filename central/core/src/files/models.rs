@@ -33,6 +33,7 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
     let context = fields.optional("context", whole);
     let output_cap = fields.optional("output_cap", whole);
     let tokenizer = fields.optional("tokenizer", non_empty);
+    let image_tokens = fields.optional("image_tokens", whole);
     let replicas = fields.mappings("replicas", replica);
     let provider = fields.optional("provider", word);
     let timeouts = fields.mapping("timeouts", timeouts);
@@ -46,6 +47,7 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
         context: context?.map(Tokens),
         output_cap: output_cap?.map(Tokens),
         tokenizer: tokenizer?,
+        image_tokens: image_tokens?.map(Tokens),
         replicas: replicas?,
         provider: provider?,
         timeouts: timeouts?.unwrap_or_default(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::{PriceVersion, RegionName, Unit, WallMs};
+use tokens::Tokenizer;
 use wire::catalog::{Budget, Catalog, Model, Object, Operation, Scope};
 
 /// Most names that one remark lists.
@@ -12,7 +13,8 @@ const NAMED: usize = 5;
 pub(super) fn of(object: &Object, next: &Catalog, regions: &BTreeSet<RegionName>) -> Vec<String> {
     match object {
         Object::Model(model) => {
-            placement(model, regions).chain(budgets_of(model, next)).chain(priced_late(model)).collect()
+            let told = placement(model, regions).chain(budgets_of(model, next));
+            told.chain(priced_late(model)).chain(uncounted(model)).collect()
         }
         Object::Budget(budget) => models_of(budget, next).into_iter().collect(),
         Object::Tenant(_)
@@ -22,6 +24,15 @@ pub(super) fn of(object: &Object, next: &Catalog, regions: &BTreeSet<RegionName>
         | Object::Group(_)
         | Object::Route(_) => Vec::new(),
     }
+}
+
+/// A tokenizer that this build does not have counts nothing.
+fn uncounted(model: &Model) -> Option<String> {
+    let unknown = model.tokenizer.as_deref().filter(|name| Tokenizer::named(name).is_none())?;
+    let known = Tokenizer::ALL.map(Tokenizer::name).join(" and ");
+    Some(format!(
+        "tokenizer {unknown} is none that this build has ({known}): strict budgets hold a token for each byte"
+    ))
 }
 
 /// Before its first version a price is unknown.

@@ -178,6 +178,7 @@ fn model(title: &str, regions: &[&str], provider: bool) -> Model {
         context: None,
         output_cap: None,
         tokenizer: None,
+        image_tokens: None,
         replicas: regions.iter().map(replica).collect(),
         provider: provider.then(|| "acme".parse().unwrap()),
         timeouts: Timeouts::default(),

@@ -27,26 +27,49 @@ pub struct Facts {
     pub messages: usize,
     /// Image parts.
     pub images: usize,
+    /// How many of the body's bytes they take.
+    pub image_bytes: usize,
     /// Whether tools are offered.
     pub tools: bool,
-    /// The part of the call that has no bound, when one has none: media other than text, searches at the provider.
+    /// The part of the call that has no bound, when one has none: media other than text and images, searches
+    /// at the provider.
     pub unbounded: Option<&'static str>,
 }
 
+/// What a tokenizer counted of a body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Bytes of the body that are counted.
+    pub bytes: usize,
+    /// Tokens of them.
+    pub tokens: Tokens,
+}
+
 impl Facts {
-    /// The most input tokens that the call can have.
+    /// The most input tokens that the call can have at a model: what was counted, and a token for each other byte, which is
+    /// more than the template puts around each message. `image` is the most that one image can come to, where that is
+    /// known.
     ///
     /// # Errors
     /// The part that has no bound.
-    pub fn token_bound(&self) -> Result<Tokens, &'static str> {
+    pub fn token_bound(&self, counted: Counted, image: Option<Tokens>) -> Result<Tokens, &'static str> {
         if let Some(part) = self.unbounded {
             return Err(part);
         }
-        let bytes = u64::try_from(self.bytes).unwrap_or(u64::MAX);
+        let (image_bytes, images) = match image {
+            Some(each) => (self.image_bytes, each.0.saturating_mul(wide(self.images))),
+            None if self.images > 0 => return Err("image_url"),
+            None => (0, 0),
+        };
+        let rest = wide(self.bytes.saturating_sub(counted.bytes).saturating_sub(image_bytes));
         // Templates print tool schemas indented, at most about twice as long as they came.
-        let text = if self.tools { bytes.saturating_mul(2).saturating_add(TOOL_TEMPLATE) } else { bytes };
-        Ok(Tokens(text.saturating_add(TEMPLATE)))
+        let rest = if self.tools { rest.saturating_mul(2).saturating_add(TOOL_TEMPLATE) } else { rest };
+        Ok(counted.tokens.saturating_add(Tokens(rest.saturating_add(images).saturating_add(TEMPLATE))))
     }
+}
+
+fn wide(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 #[derive(Deserialize)]
@@ -83,13 +106,13 @@ pub(super) fn of_messages(bytes: usize, messages: &RawValue) -> Result<Facts, Ba
 fn count_parts(content: &RawValue, facts: &mut Facts) -> Result<(), BadRequest> {
     let bad = |_wrong_type| BadRequest::field("messages", "has a `content` that cannot be read".to_owned());
     let parts: Vec<&RawValue> = serde_json::from_str(content.get()).map_err(bad)?;
-    for part in parts.iter().filter(|part| part.get().starts_with('{')) {
-        let part: Part<'_> = serde_json::from_str(part.get()).map_err(bad)?;
+    for raw in parts.iter().filter(|part| part.get().starts_with('{')) {
+        let part: Part<'_> = serde_json::from_str(raw.get()).map_err(bad)?;
         match part.kind.as_deref() {
             Some("text" | "refusal") => {}
             Some("image_url") => {
                 facts.images += 1;
-                facts.unbounded = Some("image_url");
+                facts.image_bytes += raw.get().len();
             }
             Some("input_audio") => facts.unbounded = Some("input_audio"),
             Some("file") => facts.unbounded = Some("file"),

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::openai::Counted;
 
 fn body(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
@@ -119,12 +120,29 @@ fn ten_megabytes_of_nesting_are_refused_without_recursion() {
 fn media_have_no_bound_and_text_has() {
     let with = |part: &str| {
         let text = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{part}]}}]}}"#);
-        chat(&text).facts.token_bound()
+        chat(&text).facts.token_bound(Counted::default(), None)
     };
     assert!(with(r#"{"type":"text","text":"hi"}"#).is_ok());
     assert_eq!(with(r#"{"type":"image_url","image_url":{"url":"https://x/y.png"}}"#), Err("image_url"));
     assert_eq!(with(r#"{"type":"input_audio","input_audio":{}}"#), Err("input_audio"));
     assert_eq!(with(r#"{"type":"video","v":1}"#), Err("content part"));
+}
+
+#[test]
+fn what_was_counted_and_what_images_come_to_at_most_stands_for_their_bytes() {
+    let image = r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}"#;
+    let text = format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":[{{"type":"text","text":"hello world"}},{image},{image}]}}]}}"#
+    );
+    let facts = chat(&text).facts;
+    let (counted, each) = (Counted { bytes: 13, tokens: Tokens(2) }, Some(Tokens(1_000)));
+    assert_eq!((facts.images, facts.image_bytes), (2, 2 * image.len()));
+    assert_eq!(facts.token_bound(counted, None), Err("image_url"));
+    let rest = (text.len() - 13 - 2 * image.len()) as u64;
+    assert_eq!(facts.token_bound(counted, each), Ok(Tokens(2 + rest + 2_000 + 256)));
+    let tools = text.replace(r#""model""#, r#""tools":[],"model""#);
+    let more = (tools.len() - 13 - 2 * image.len()) as u64;
+    assert_eq!(chat(&tools).facts.token_bound(counted, each), Ok(Tokens(2 + 2 * more + 2_000 + 1_024 + 256)));
 }
 
 #[test]
