@@ -5,6 +5,7 @@
 //! them ([`publish`]), and the operators' door ([`admin`]).
 
 pub mod admin;
+mod books;
 pub mod config;
 pub mod consensus;
 mod explain;

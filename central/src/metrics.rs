@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Amount, Epoch, Name, NodeId};
+use central_core::State;
 use mesh::Links;
 use prometheus_client::metrics::counter::Counter;
 use seam::{Host, Lock, Stop};
 use telemetry::metrics::{BudgetLevels, CentralMetrics, Exposition};
 
+use crate::books;
 use crate::consensus::{Consensus, Standing};
 use crate::sessions::Sessions;
 use crate::usage::Usage;
@@ -59,7 +61,7 @@ impl Metrics {
     /// Looks at the log, the links, the ledger and the usage store until `stop`.
     pub(crate) async fn watch(self: Arc<Self>, host: Host, watched: Watched, stop: Stop) {
         while !stop.is_wanted() {
-            self.look(&watched);
+            self.look(&watched).await;
             tokio::select! {
                 biased;
                 () = stop.wanted() => {}
@@ -89,7 +91,7 @@ impl Metrics {
         self.counted.usage_written.inc_by(written);
     }
 
-    fn look(&self, watched: &Watched) {
+    async fn look(&self, watched: &Watched) {
         let Watched { consensus, sessions, links, usage } = watched;
         self.usage(usage);
         let standing = consensus.standing();
@@ -100,8 +102,8 @@ impl Metrics {
         self.counted.applied.set(signed(standing.applied.0));
         self.counted.log_entries.set(signed(standing.last.0.saturating_sub(standing.purged.0)));
         self.counted.sessions.set(i64::try_from(sessions.count()).unwrap_or(i64::MAX));
-        let (epoch, rows) = consensus.read(|state| (state.epoch(), state.ledger().check()));
-        self.epoch(epoch);
+        self.epoch(consensus.read(State::epoch));
+        let rows = books::rows(consensus).await;
         for (node, rtt) in links.rtts() {
             self.counted.link(&node, rtt);
         }

@@ -16,6 +16,7 @@ use wire::control::{Health, NodeAddr, Opening};
 use wire::frame::Kind;
 
 use crate::admin::api;
+use crate::books;
 use crate::consensus::{Consensus, Member, Standing};
 use crate::sessions::Sessions;
 
@@ -127,7 +128,8 @@ impl Overview {
             attached.extend(view.edges.into_iter().map(|edge| (edge.edge.clone(), (central.clone(), edge))));
         }
         let identity = self.links.endpoint().identity();
-        let (catalog, rows, status) = self.consensus.read(|state| {
+        let rows = books::rows(&self.consensus).await;
+        let (catalog, status) = self.consensus.read(|state| {
             let edges = state.registry().edges.iter();
             let status = api::Status {
                 mesh: identity.mesh,
@@ -142,7 +144,7 @@ impl Overview {
                 models: Vec::new(),
                 budgets: Vec::new(),
             };
-            (state.shared_catalog(), state.ledger().check(), status)
+            (state.shared_catalog(), status)
         });
         let models = catalog.models.values().map(model_row).collect();
         api::Status { models, budgets: budgets(&catalog, &rows), ..status }

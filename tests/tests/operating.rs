@@ -83,6 +83,11 @@ fn a_plan_changes_nothing_and_an_apply_makes_an_epoch(mesh: &Mesh) {
     assert_eq!(in_force(mesh, &["tenant", "acme"])["tenants"][0]["name"], "acme");
     assert_eq!(mesh.run(&["get", "tenants", "nobody"]).status.code(), Some(5));
     assert_eq!(mesh.run(&["get", "unicorns"]).status.code(), Some(3));
+    assert_eq!(mesh.run(&["budgets", "--budget", "nobody"]).status.code(), Some(5));
+    let budgets: Value = serde_json::from_str(&mesh.operate(&["budgets", "--json"]).unwrap()).unwrap();
+    let budget = budgets["budgets"][0]["budget"].as_str().unwrap();
+    let no_amount = ["budgets", "correct", budget, "--charge", "NaN", "--reason", "none"];
+    assert_eq!(mesh.run(&no_amount).status.code(), Some(2));
 }
 
 fn a_file_that_cannot_be_applied_is_refused_whole_with_its_place(mesh: &Mesh) {

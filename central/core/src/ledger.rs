@@ -34,8 +34,8 @@ use crate::LogMs;
 use account::{Account, Holding};
 pub use decisions::{Decided, DecidedRow, Decision, Undecided, Verdict};
 use edges::Edge;
-pub use leases::LeaseRow;
-pub use rows::LedgerRow;
+pub use leases::{LeaseRow, Listing};
+pub use rows::{Check, LedgerRow};
 
 /// How long a window that ended still takes settlements into account before what is unsettled counts as spent.
 const SEAL_AFTER_MS: u64 = 24 * 3_600_000;

@@ -12,7 +12,7 @@ use central_core::{State as Replicated, files};
 use wire::catalog::Budget;
 
 use super::{Answer, Shared, api};
-use crate::status;
+use crate::{books, status};
 
 pub(super) async fn status(State(door): Shared) -> Json<api::Status> {
     Json(door.overview.status().await)
@@ -44,7 +44,7 @@ pub(super) async fn epochs(State(door): Shared) -> Answer<Vec<api::EpochRow>> {
 
 pub(super) async fn ledger(State(door): Shared) -> Answer<api::Ledger> {
     door.consensus.read_index().await?;
-    let rows = door.consensus.read(|state| state.ledger().check());
+    let rows = books::rows(&door.consensus).await;
     Ok(Json(api::Ledger {
         balanced: rows.iter().all(|row| row.balanced),
         rows: rows.into_iter().map(ledger_row).collect(),
@@ -77,15 +77,17 @@ fn ledger_row(row: LedgerRow) -> api::LedgerRow {
 
 pub(super) async fn budgets(State(door): Shared) -> Answer<api::Budgets> {
     door.consensus.read_index().await?;
-    let budgets = door.consensus.read(|state| {
-        let ledger = state.ledger();
-        let open: BTreeMap<_, _> =
-            ledger.check().into_iter().filter(|row| row.open).map(|row| (row.budget, row)).collect();
-        let mut holders: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for lease in ledger.leases().filter(|lease| lease.granted > lease.returned) {
+    let rows = books::rows(&door.consensus).await.into_iter();
+    let open: BTreeMap<_, _> = rows.filter(|row| row.open).map(|row| (row.budget, row)).collect();
+    let mut holders: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for lease in books::leases(&door.consensus).await {
+        if lease.granted > lease.returned {
             let of: &mut Vec<api::BudgetHolder> = holders.entry((lease.budget, lease.window)).or_default();
             add(of, holder(lease));
         }
+    }
+    let budgets = door.consensus.read(|state| {
+        let ledger = state.ledger();
         let account = |budget: &Budget| {
             let row = open.get(&budget.id);
             let since = row.map_or_else(|| budget.window_at(ledger.now()), |row| row.window);
@@ -100,11 +102,8 @@ pub(super) async fn budgets(State(door): Shared) -> Answer<api::Budgets> {
 pub(super) fn standing(ledger: &Ledger, budget: &Budget, account_id: BudgetId) -> api::BudgetAccount {
     let row = ledger.standing(account_id);
     let since = row.as_ref().map_or_else(|| budget.window_at(ledger.now()), |row| row.window);
-    let is_here = |lease: &LeaseRow| {
-        (lease.budget, lease.user, lease.window) == (account_id.budget(), account_id.user(), since)
-            && lease.granted > lease.returned
-    };
-    let holders = ledger.leases().filter(is_here).map(holder).collect();
+    let is_open = |lease: &LeaseRow| lease.window == since && lease.granted > lease.returned;
+    let holders = ledger.leases_of(account_id).filter(is_open).map(holder).collect();
     api::BudgetAccount { accounts: 1, ..account(budget, since, row.as_ref(), holders) }
 }
 
@@ -159,7 +158,7 @@ fn holder(lease: LeaseRow) -> api::BudgetHolder {
 
 pub(super) async fn leases(State(door): Shared) -> Answer<api::Leases> {
     door.consensus.read_index().await?;
-    let rows = door.consensus.read(|state| state.ledger().leases().map(lease_row).collect());
+    let rows = books::leases(&door.consensus).await.into_iter().map(lease_row).collect();
     Ok(Json(api::Leases { rows }))
 }
 

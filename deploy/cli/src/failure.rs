@@ -3,11 +3,13 @@
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 
-/// Exit codes. Stable: scripts rest on them. 2 (wrong usage) is the argument parser's.
+/// Exit codes. Stable: scripts rest on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Something failed on this machine.
     Failed = 1,
+    /// The command line is wrong; what the argument parser finds ends so, too.
+    Usage = 2,
     /// Files or configuration are invalid; nothing was changed.
     Invalid = 3,
     /// No central node could be reached.

@@ -2,7 +2,9 @@
 
 use base::{Amount, BudgetId, Incarnation, Name, Unit, WallMs, WindowId};
 
-use super::Ledger;
+use super::account::Account;
+use super::rows::Cursor;
+use super::{Book, Ledger};
 
 /// Credit of one budget's window at one life of an edge, in the budget's unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,34 +45,69 @@ pub struct LeaseRow {
     pub heard: WallMs,
 }
 
+/// A look at all credit that others may interrupt: each account is whole, and between two of them the ledger may change.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    after: Option<Cursor>,
+    /// What was found so far, by budget, user and window.
+    pub rows: Vec<LeaseRow>,
+}
+
 impl Ledger {
-    /// All credit that is out, and who asks for some, by budget and window.
+    /// All credit that is out, and who asks for some, by budget, user and window.
     pub fn leases(&self) -> impl Iterator<Item = LeaseRow> {
-        self.books.values().flat_map(move |book| {
-            book.accounts.iter().flat_map(move |((user, window), account)| {
-                account.holders.iter().map(move |(holding, holder)| LeaseRow {
-                    budget: book.budget.id,
-                    name: book.budget.name.clone(),
-                    unit: book.budget.unit,
-                    user: *user,
-                    window: *window,
-                    edge: holding.edge.clone(),
-                    incarnation: holding.incarnation,
-                    lives: self
-                        .edges
-                        .get(&holding.edge)
-                        .is_some_and(|edge| edge.may_spend(holding.incarnation)),
-                    lost: holder.lost,
-                    refunded: holder.refunded,
-                    granted: holder.granted,
-                    spent: holder.spent,
-                    returned: holder.returned,
-                    unspent: holder.unspent(),
-                    want: holder.want,
-                    waiting: holder.waiting,
-                    heard: holder.heard,
-                })
-            })
+        self.accounts_after(None).flat_map(|(cursor, book, account)| self.holders(cursor, book, account))
+    }
+
+    /// Who holds credit of one account, in any window.
+    pub fn leases_of(&self, account: BudgetId) -> impl Iterator<Item = LeaseRow> {
+        let (id, user) = (account.budget(), account.user());
+        let book = self.books.get(&id).into_iter();
+        let accounts = book.flat_map(move |book| {
+            let windows = book
+                .accounts
+                .range((user, WindowId::default())..)
+                .take_while(move |(slot, _)| slot.0 == user);
+            windows.map(move |(slot, account)| (*slot, book, account))
+        });
+        accounts.flat_map(move |(slot, book, account)| self.holders((id, slot), book, account))
+    }
+
+    /// Looks at `most` accounts more; whether that were the last.
+    pub fn list_on(&self, listing: &mut Listing, most: usize) -> bool {
+        let (mut looked, mut after) = (0, listing.after);
+        for (cursor, book, account) in self.accounts_after(listing.after).take(most) {
+            listing.rows.extend(self.holders(cursor, book, account));
+            (looked, after) = (looked + 1, Some(cursor));
+        }
+        listing.after = after;
+        looked < most
+    }
+
+    fn holders<'a>(
+        &'a self,
+        (_budget, (user, window)): Cursor,
+        book: &'a Book,
+        account: &'a Account,
+    ) -> impl Iterator<Item = LeaseRow> + 'a {
+        account.holders.iter().map(move |(holding, holder)| LeaseRow {
+            budget: book.budget.id,
+            name: book.budget.name.clone(),
+            unit: book.budget.unit,
+            user,
+            window,
+            edge: holding.edge.clone(),
+            incarnation: holding.incarnation,
+            lives: self.edges.get(&holding.edge).is_some_and(|edge| edge.may_spend(holding.incarnation)),
+            lost: holder.lost,
+            refunded: holder.refunded,
+            granted: holder.granted,
+            spent: holder.spent,
+            returned: holder.returned,
+            unspent: holder.unspent(),
+            want: holder.want,
+            waiting: holder.waiting,
+            heard: holder.heard,
         })
     }
 }

@@ -1,13 +1,14 @@
 //! The ledger as an operator checks it: one row per budget and window, each of which must balance.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use base::{Amount, BudgetId, Name, Unit, WindowId};
 use serde::{Deserialize, Serialize};
 
 use super::account::{Account, narrow};
 use super::edges::Edge;
-use super::{Book, Ledger};
+use super::{Book, Ledger, Slot};
 
 /// One budget's window, in the budget's unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,18 +55,70 @@ pub struct LedgerRow {
     pub balanced: bool,
 }
 
+/// Where a look at all accounts goes on.
+pub(super) type Cursor = (BudgetId, Slot);
+
+/// A look at all accounts that others may interrupt: each account is whole, and between two of them the ledger may change.
+#[derive(Clone, Debug, Default)]
+pub struct Check {
+    after: Option<Cursor>,
+    /// By budget and window, the accounts of all users together.
+    rows: BTreeMap<(BudgetId, WindowId), LedgerRow>,
+}
+
+impl Check {
+    /// Every budget's windows that are kept, oldest first.
+    #[must_use]
+    pub fn rows(self) -> Vec<LedgerRow> {
+        self.rows.into_values().collect()
+    }
+
+    fn add(&mut self, row: LedgerRow) {
+        match self.rows.get_mut(&(row.budget, row.window)) {
+            Some(sum) => sum.add(&row),
+            None => drop(self.rows.insert((row.budget, row.window), row)),
+        }
+    }
+}
+
 impl Ledger {
     /// Every budget's windows that are kept, oldest first.
     #[must_use]
     pub fn check(&self) -> Vec<LedgerRow> {
-        let of = |book: &Book| -> Vec<LedgerRow> {
-            let open = book.open(self.now);
-            let rows = book.accounts.iter().map(|((_user, window), account)| {
-                row(book, *window, open == Some(*window), account, &self.edges)
-            });
-            if book.budget.is_each_users() { summed(rows) } else { rows.collect() }
-        };
-        self.books.values().flat_map(of).collect()
+        let mut check = Check::default();
+        self.check_on(&mut check, usize::MAX);
+        check.rows()
+    }
+
+    /// Looks at `most` accounts more; whether that were the last.
+    pub fn check_on(&self, check: &mut Check, most: usize) -> bool {
+        let (mut looked, mut after) = (0, check.after);
+        for (cursor, book, account) in self.accounts_after(check.after).take(most) {
+            let (_budget, (_user, window)) = cursor;
+            let open = book.open(self.now) == Some(window);
+            check.add(row(book, window, open, account, &self.edges));
+            (looked, after) = (looked + 1, Some(cursor));
+        }
+        check.after = after;
+        looked < most
+    }
+
+    /// All accounts, or those after one.
+    pub(super) fn accounts_after(
+        &self,
+        after: Option<Cursor>,
+    ) -> impl Iterator<Item = (Cursor, &Book, &Account)> {
+        let (first, slot) = after.unzip();
+        let books = self.books.range(first.unwrap_or_default()..);
+        books.flat_map(move |(id, book)| {
+            let from = match slot {
+                Some(slot) if first == Some(*id) => Bound::Excluded(slot),
+                Some(_) | None => Bound::Unbounded,
+            };
+            book.accounts
+                .range((from, Bound::Unbounded))
+                .map(move |(slot, account)| ((*id, *slot), book, account))
+        })
     }
 }
 
@@ -78,18 +131,6 @@ impl Ledger {
         let standing = book.accounts.get(&(account.user(), window))?;
         Some(row(book, window, true, standing, &self.edges))
     }
-}
-
-/// Accounts of all users, one row per window.
-fn summed(rows: impl Iterator<Item = LedgerRow>) -> Vec<LedgerRow> {
-    let mut sums: BTreeMap<WindowId, LedgerRow> = BTreeMap::new();
-    for row in rows {
-        match sums.get_mut(&row.window) {
-            Some(sum) => sum.add(&row),
-            None => drop(sums.insert(row.window, row)),
-        }
-    }
-    sums.into_values().collect()
 }
 
 impl LedgerRow {

@@ -7,7 +7,7 @@ use wire::ledger::{
     WindowState,
 };
 
-use super::{Ledger, LedgerRow, Registered};
+use super::{Check, Ledger, LedgerRow, Listing, Registered};
 use crate::LogMs;
 
 pub(super) const BUDGET: BudgetId = BudgetId(1);
@@ -232,6 +232,31 @@ fn a_user_who_settled_before_the_window_ended_is_forgotten_after_it() {
     assert_eq!(accounts(&ledger), 1);
     ledger.report(when(NOON + 3_600_000), &[]);
     assert_eq!(accounts(&ledger), 0);
+}
+
+#[test]
+fn accounts_looked_at_a_few_at_a_time_are_those_looked_at_at_once() {
+    let mut ledger = ledger_with(10, Window::Total);
+    let of_users = Scope::EachUser("acme".parse().unwrap(), None);
+    ledger.set_budget(&Budget { scope: of_users, ..budget(10, Window::Total) });
+    let other = BudgetId(BUDGET.0 + 1);
+    ledger.set_budget(&Budget { id: other, ..budget(10, Window::Total) });
+    for user in 1..=7 {
+        of_user(&mut ledger, user, UsageRow { number: 1, waiting: Amount(user), ..row(0, 0, 10) }).unwrap();
+    }
+    let asked = UsageRow { budget: other, number: 1, waiting: Amount(2), ..row(0, 0, 2) };
+    ledger.report(when(NOON), &[(name("a"), report(FIRST, asked))]);
+    let (all, leases): (_, Vec<_>) = (ledger.check(), ledger.leases().collect());
+    assert_eq!((all.len(), all.iter().map(|row| row.accounts).sum::<u64>(), leases.len()), (2, 8, 8));
+    for most in 1..=9 {
+        let (mut check, mut listing) = (Check::default(), Listing::default());
+        while !ledger.check_on(&mut check, most) {}
+        while !ledger.list_on(&mut listing, most) {}
+        assert_eq!((check.rows(), listing.rows), (all.clone(), leases.clone()), "{most}");
+    }
+    let of_three: Vec<_> = ledger.leases_of(BUDGET.of_user(3)).collect();
+    assert_eq!(of_three, leases.iter().filter(|lease| lease.user == 3).cloned().collect::<Vec<_>>());
+    assert_eq!(ledger.standing(BUDGET.of_user(3)).map(|row| row.outstanding), Some(of_three[0].unspent));
 }
 
 fn of_user(ledger: &mut Ledger, user: u64, row: UsageRow) -> Option<GrantRow> {

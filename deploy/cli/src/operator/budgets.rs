@@ -16,6 +16,9 @@ use crate::out;
 pub(super) async fn show(admin: &Admin, only: Option<&Name>, as_json: bool) -> Outcome {
     let mut budgets: Budgets = admin.get("/v1/budgets").await?;
     budgets.budgets.retain(|row| only.is_none_or(|name| row.budget == *name));
+    if let Some(name) = only.filter(|_| budgets.budgets.is_empty()) {
+        return Err(no_budget(name));
+    }
     if as_json {
         return super::json(&budgets);
     }
@@ -26,7 +29,7 @@ pub(super) async fn show(admin: &Admin, only: Option<&Name>, as_json: bool) -> O
         table.row(cells(row));
     }
     if table.is_empty() {
-        out::line("no such budget");
+        out::line("no budgets");
     } else {
         out::raw(&table.text(0));
     }
@@ -54,9 +57,7 @@ fn cells(row: &BudgetAccount) -> Vec<String> {
 pub(super) async fn correct(admin: &Admin, asked: &Correct) -> Outcome {
     let budgets: Budgets = admin.get("/v1/budgets").await?;
     let known = budgets.budgets.iter().find(|row| row.budget == asked.budget);
-    let unit = known
-        .map(|row| row.unit)
-        .ok_or_else(|| Failure::new(Exit::Refused, format!("no budget {}", asked.budget)))?;
+    let unit = known.map(|row| row.unit).ok_or_else(|| no_budget(&asked.budget))?;
     let of = |text: &Option<String>| text.as_deref().map(|text| quantity(unit, text)).transpose();
     let correction = Correction {
         reason: asked.reason.clone(),
@@ -71,12 +72,20 @@ pub(super) async fn correct(admin: &Admin, asked: &Correct) -> Outcome {
     Ok(())
 }
 
+fn no_budget(name: &Name) -> Failure {
+    Failure::new(Exit::Refused, format!("no budget {name}")).mend("`portolan budgets` lists them")
+}
+
+fn usage(what: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, what)
+}
+
 /// An amount in the budget's unit; money in dollars.
 fn quantity(unit: Unit, text: &str) -> Result<Amount, Failure> {
     match unit {
-        Unit::NanoUsd => decimal::dollars(text).map(|money| Amount(money.0)).map_err(Failure::failed),
+        Unit::NanoUsd => decimal::dollars(text).map(|money| Amount(money.0)).map_err(usage),
         Unit::Tokens | Unit::InputTokens | Unit::OutputTokens | Unit::Requests => {
-            text.parse().map(Amount).map_err(|_bad| Failure::failed(format!("{text:?} is no whole number")))
+            text.parse().map(Amount).map_err(|_bad| usage(format!("{text:?} is no whole number")))
         }
     }
 }
@@ -87,7 +96,9 @@ fn start(text: &str) -> Result<WindowId, Failure> {
         let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
         u64::try_from(at.unix_timestamp()).ok()?.checked_mul(1_000)
     };
-    text.parse().ok().or_else(instant).map(WindowId).ok_or_else(|| {
-        Failure::failed(format!("{text:?} is no window; write its start, such as 2026-01-31T00:00:00Z"))
-    })
+    text.parse()
+        .ok()
+        .or_else(instant)
+        .map(WindowId)
+        .ok_or_else(|| usage(format!("{text:?} is no window; write its start, such as 2026-01-31T00:00:00Z")))
 }

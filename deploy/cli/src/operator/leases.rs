@@ -47,7 +47,10 @@ pub(super) async fn leases(admin: &Admin, asked: &args::Leases) -> Outcome {
 fn cells(row: &LeaseRow) -> Vec<String> {
     let of = |value: Amount| amount(row.unit, value.0.into());
     vec![
-        row.budget.to_string(),
+        match &row.user {
+            Some(user) => format!("{} of user {user}", row.budget),
+            None => row.budget.to_string(),
+        },
         window(row.window),
         row.edge.to_string(),
         row.incarnation.to_string(),
