@@ -196,6 +196,8 @@ pub(crate) fn outbound(
         headers: egress::headers::for_upstream(&arrival.headers),
         traceparent: Some(trace.to_string()),
         tokens: bound.likely_tokens(),
+        priority: principal.priority.max(arrival.behalf.priority),
+        weight: principal.weight,
     };
     Ok(Outbound { head, body })
 }

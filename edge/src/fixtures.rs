@@ -1,6 +1,6 @@
 //! What unit tests share: a configuration with two keys and a model.
 
-use base::{Amount, BudgetId, KeyHash, Name, TenantName, Tokens, Unit};
+use base::{Amount, BudgetId, KeyHash, Name, Priority, TenantName, Tokens, Unit};
 use wire::calendar::Zone;
 use wire::catalog::{
     App, Budget, Catalog, Dialect, Key, Limits, Mode, Model, Operation, Replica, Scope, Tenant, Timeouts,
@@ -18,7 +18,16 @@ pub(crate) fn catalog() -> Catalog {
     let mut catalog = Catalog::default();
     let tenant: TenantName = "acme".parse().unwrap();
     let limits = Limits::default();
-    catalog.tenants.insert(tenant.clone(), Tenant { name: tenant.clone(), limits, max_stale_s: 3_600 });
+    catalog.tenants.insert(
+        tenant.clone(),
+        Tenant {
+            name: tenant.clone(),
+            limits,
+            max_stale_s: 3_600,
+            weight: 1,
+            priority: Priority::Interactive,
+        },
+    );
     let app = App { tenant: tenant.clone(), name: "web".parse().unwrap(), limits };
     catalog.apps.insert((tenant.clone(), app.name.clone()), app);
     for (name, secret, revoked) in [("k1", "sk-test", false), ("k2", "sk-revoked", true)] {
@@ -32,6 +41,7 @@ pub(crate) fn catalog() -> Catalog {
             models: None,
             debug: true,
             revoked,
+            priority: Priority::Interactive,
         };
         catalog.keys.insert(name, key);
     }

@@ -24,7 +24,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 pub(crate) use answer::{Answer, End, Outlet};
 pub(crate) use arrival::{
-    Arrival, BadHeader, Behalf, NoCall, USER, Wanted, asks_debug, behalf, bounded, wanted,
+    Arrival, BadHeader, Behalf, NoCall, PRIORITY, USER, Wanted, asks_debug, behalf, bounded, wanted,
 };
 pub(crate) use body::{Allowed, BodyError, Upload};
 pub use certificate::TlsError;

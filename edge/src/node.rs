@@ -187,7 +187,7 @@ impl Node {
             data: config.data.clone(),
             draining: drain.clone(),
         };
-        let serving = egress_options(&host, &config, &identity).await?;
+        let serving = egress_options(&host, &config, &identity, &metrics).await?;
         let bodies = serving.bodies.clone();
         let egress = Egress::new(&host, Options { tracer: tracer.clone(), ..serving });
         let links = mesh::Links::new(endpoint.clone());
@@ -268,7 +268,12 @@ fn tracer(
     Ok(Tracer::otlp(host, &traces.endpoint, &node, metrics.spans_dropped.clone(), stop.clone())?)
 }
 
-async fn egress_options(host: &Host, config: &Config, identity: &Identity) -> Result<Options, NodeError> {
+async fn egress_options(
+    host: &Host,
+    config: &Config,
+    identity: &Identity,
+    metrics: &EdgeMetrics,
+) -> Result<Options, NodeError> {
     let refused = |error: &dyn std::fmt::Display| NodeError::Authorities(error.to_string());
     let tls = match &config.upstream_authorities {
         Some(file) => {
@@ -278,7 +283,9 @@ async fn egress_options(host: &Host, config: &Config, identity: &Identity) -> Re
         None => egress::Tls::public().map_err(|error| refused(&error))?,
     };
     let room = || Room::new(config.guard.held_bytes);
-    Ok(Options { tls: Some(tls), bodies: room(), answers: room(), ..Options::new(identity.node.clone()) })
+    let queue = metrics.queue("server");
+    let usual = Options::new(identity.node.clone());
+    Ok(Options { tls: Some(tls), bodies: room(), answers: room(), queue, ..usual })
 }
 
 /// Serves callers until `drain`.

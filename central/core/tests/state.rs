@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use base::{Epoch, KeyHash, Name, Revision, Stamp, WallMs};
+use base::{Epoch, KeyHash, Name, Priority, Revision, Stamp, WallMs};
 use central_core::{
     Applied, CatalogChange, Command, Effect, Entry, KEPT_EPOCHS, LogMs, Refusal, Registration, Reply, Sealed,
     State,
@@ -50,7 +50,13 @@ fn change(base: Epoch, changes: Vec<Change>) -> Command {
 }
 
 fn tenant(name: &str) -> Object {
-    Object::Tenant(Tenant { name: name.parse().unwrap(), limits: Limits::default(), max_stale_s: 3_600 })
+    Object::Tenant(Tenant {
+        name: name.parse().unwrap(),
+        limits: Limits::default(),
+        max_stale_s: 3_600,
+        weight: 1,
+        priority: Priority::Interactive,
+    })
 }
 
 fn key(revoked: bool) -> Object {
@@ -63,6 +69,7 @@ fn key(revoked: bool) -> Object {
         models: None,
         debug: false,
         revoked,
+        priority: Priority::Interactive,
     })
 }
 

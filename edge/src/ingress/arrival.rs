@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Mono, Name, RequestId, WallMs};
+use base::{Mono, Name, Priority, RequestId, WallMs};
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri};
 use ring::digest;
@@ -124,6 +124,8 @@ pub(crate) struct Behalf {
     pub(crate) scenario: Option<Name>,
     /// The end user, by a hash; calls that name none are of one user.
     pub(crate) user: u64,
+    /// How pressing it is at most.
+    pub(crate) priority: Priority,
 }
 
 /// On whose behalf a request says that it is made.
@@ -131,7 +133,7 @@ pub(crate) struct Behalf {
 /// # Errors
 /// [`BadHeader`] when a header is malformed.
 pub(crate) fn behalf(headers: &HeaderMap) -> Result<Behalf, BadHeader> {
-    Ok(Behalf { scenario: scenario(headers)?, user: user(headers)? })
+    Ok(Behalf { scenario: scenario(headers)?, user: user(headers)?, priority: priority(headers)? })
 }
 
 /// The end user, known by 63 bits of a hash.
@@ -161,6 +163,17 @@ fn scenario(headers: &HeaderMap) -> Result<Option<Name>, BadHeader> {
     }
 }
 
+/// How pressing a request says that it is.
+fn priority(headers: &HeaderMap) -> Result<Priority, BadHeader> {
+    let mut values = headers.get_all(PRIORITY).iter();
+    let Some(value) = values.next() else { return Ok(Priority::default()) };
+    let named = Priority::ALL.into_iter().find(|priority| priority.as_str().as_bytes() == value.as_bytes());
+    match (named, values.next()) {
+        (Some(priority), None) => Ok(priority),
+        (_no_priority, _second) => Err(BadHeader(PRIORITY)),
+    }
+}
+
 /// A header that says something that it cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the header {0} is malformed")]
@@ -174,6 +187,9 @@ pub(crate) fn asks_debug(headers: &HeaderMap, uri: &Uri) -> bool {
 
 /// Names the scenario.
 const SCENARIO: &str = "x-portolan-scenario";
+
+/// Says how pressing the call is; never more than its key may say.
+pub(crate) const PRIORITY: &str = "x-portolan-priority";
 
 /// Names the end user: whatever the application knows them by.
 pub(crate) const USER: &str = "x-portolan-user";
@@ -205,6 +221,21 @@ mod tests {
         assert_eq!(user(&["ann", "bob"]), Err(BadHeader(USER)));
         assert_eq!(user(&[""]), Err(BadHeader(USER)));
         assert_eq!(user(&["x".repeat(257).as_str()]), Err(BadHeader(USER)));
+    }
+
+    #[test]
+    fn a_call_says_how_pressing_it_is_once_and_in_words_that_are_known() {
+        let priority = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(PRIORITY, value.parse().unwrap());
+            }
+            behalf(&headers).map(|behalf| behalf.priority)
+        };
+        assert_eq!(priority(&[]), Ok(Priority::Interactive));
+        assert_eq!(priority(&["batch"]), Ok(Priority::Batch));
+        assert_eq!(priority(&["urgent"]), Err(BadHeader(PRIORITY)));
+        assert_eq!(priority(&["batch", "batch"]), Err(BadHeader(PRIORITY)));
     }
 
     #[test]

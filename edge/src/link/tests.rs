@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use base::{Amount, BudgetId, Epoch, Name, RequestId, Revision, TenantName, Unit, WallMs};
+use base::{Amount, BudgetId, Epoch, Name, Priority, RequestId, Revision, TenantName, Unit, WallMs};
 use central_core::ledger::LedgerRow;
 use central_core::{CatalogChange, Command, Effect, Entry, LogMs, Registration, State};
 use seam::{Bound, Host, Stopper};
@@ -118,7 +118,13 @@ impl Central {
         let mut central = Self { state: State::default(), revision: 0, deaf: false, superseded: false };
         let tenant: TenantName = "acme".parse().unwrap();
         let objects = [
-            Object::Tenant(Tenant { name: tenant.clone(), limits: Limits::default(), max_stale_s: 3_600 }),
+            Object::Tenant(Tenant {
+                name: tenant.clone(),
+                limits: Limits::default(),
+                max_stale_s: 3_600,
+                weight: 1,
+                priority: Priority::Interactive,
+            }),
             Object::Budget(Budget {
                 id: BudgetId(0),
                 name: "all".parse().unwrap(),

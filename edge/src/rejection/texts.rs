@@ -12,7 +12,7 @@ use super::Rejection;
 use crate::admission::{Denied, Level};
 use crate::convert::Unreadable;
 use crate::identity::Unknown;
-use crate::ingress::{BadHeader, BodyError, NoCall, USER};
+use crate::ingress::{BadHeader, BodyError, NoCall, PRIORITY, USER};
 use crate::passes::Limited;
 use crate::purse::Refusal;
 use crate::routing::NoRoute;
@@ -52,6 +52,7 @@ impl From<BadHeader> for Rejection {
     fn from(BadHeader(name): BadHeader) -> Self {
         let is = match name {
             USER => "1 to 256 bytes, once",
+            PRIORITY => "`interactive` or `batch`, once",
             _scenario => "one name of letters, digits, `-`, `_` and `.`",
         };
         Self::new(Code::InvalidRequest, format!("The header `{name}` is not {is}. Mend it or leave it out."))

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{KeyHash, ModelName, Mono, Name, TenantName};
+use base::{KeyHash, ModelName, Mono, Name, Priority, TenantName};
 use edge_core::limits::Gate;
 use seam::Lock;
 use wire::catalog::{Budget, Catalog, Key, Limits, Scope};
@@ -28,6 +28,10 @@ pub struct Principal {
     pub debug: bool,
     /// The longest time its calls may be served from configuration that could not be refreshed.
     pub max_stale: Duration,
+    /// The tenant's share where calls wait.
+    pub weight: u32,
+    /// How pressing its calls are at most.
+    pub priority: Priority,
     /// Limits of the tenant's calls.
     pub tenant_gate: SharedGate,
     /// Limits of the application's calls.
@@ -90,7 +94,8 @@ impl Callers {
             .keys
             .values()
             .filter_map(|key| {
-                let max_stale = u64::from(catalog.tenants.get(&key.tenant)?.max_stale_s);
+                let tenant = catalog.tenants.get(&key.tenant)?;
+                let max_stale = u64::from(tenant.max_stale_s);
                 let principal = Principal {
                     tenant: key.tenant.clone(),
                     app: key.app.clone(),
@@ -98,6 +103,8 @@ impl Callers {
                     revoked: key.revoked,
                     debug: key.debug,
                     max_stale: Duration::from_secs(max_stale),
+                    weight: tenant.weight,
+                    priority: tenant.priority.max(key.priority),
                     tenant_gate: Arc::clone(tenant_gates.get(&key.tenant)?),
                     app_gate: Arc::clone(app_gates.get(&(key.tenant.clone(), key.app.clone()))?),
                     key_gate: Arc::clone(key_gates.get(&key.name)?),

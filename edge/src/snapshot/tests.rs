@@ -1,6 +1,6 @@
 //! Installing configurations over one another.
 
-use base::{Amount, BudgetId, Era, Revision, TenantName, Unit};
+use base::{Amount, BudgetId, Era, Priority, Revision, TenantName, Unit};
 use edge_core::limits::Ask;
 use wire::calendar::Zone;
 use wire::catalog::{App, Key, Limits, Mode, Scope, Tenant, Window};
@@ -55,9 +55,16 @@ fn stamp(revision: u64) -> Stamp {
 fn catalog() -> Catalog {
     let mut catalog = Catalog::default();
     let tenant: TenantName = "acme".parse().unwrap();
-    catalog
-        .tenants
-        .insert(tenant.clone(), Tenant { name: tenant.clone(), limits: Limits::default(), max_stale_s: 60 });
+    catalog.tenants.insert(
+        tenant.clone(),
+        Tenant {
+            name: tenant.clone(),
+            limits: Limits::default(),
+            max_stale_s: 60,
+            weight: 1,
+            priority: Priority::Interactive,
+        },
+    );
     let key: Name = "k1".parse().unwrap();
     let app: Name = "web".parse().unwrap();
     let limits = Limits::default();
@@ -75,6 +82,7 @@ fn catalog() -> Catalog {
             models: None,
             debug: false,
             revoked: false,
+            priority: Priority::Interactive,
         },
     );
     for (number, scope) in [(1, Scope::App(tenant, app)), (2, Scope::Key("other".parse().unwrap()))] {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use base::Priority;
 use seam::Bound;
 use wire::catalog::Replica;
 
-use super::caller::Answered;
+use super::caller::{Answered, Caller, Over};
 use super::server::{Act, Server};
 use super::world::World;
+use crate::fixtures;
 
 const CHAT: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}]}"#;
 const OOPS: Act = Act::Fail(500, r#"{"error":{"message":"oops"}}"#);
@@ -42,7 +44,7 @@ async fn a_server_is_out_after_three_failures_and_one_call_at_a_time_finds_out_w
     assert_eq!(pair.world.edge.dispatcher.instances_out(), 0, "its answer brought it back");
     pair.until_asked(8).await;
     let page = pair.world.caller();
-    let page = page.over(super::caller::Over::Plain1, page.get("/metrics")).await.text();
+    let page = page.over(Over::Plain1, page.get("/metrics")).await.text();
     assert!(page.contains("portolan_upstreams_out 0"), "{page}");
 }
 
@@ -83,6 +85,64 @@ async fn a_server_over_its_rate_is_passed_over() {
         assert_eq!(world.caller().chat(CHAT).await.status, 200);
     }
     assert_eq!((slow.asked().len(), other.asked().len()), (1, 4));
+}
+
+#[tokio::test]
+async fn batch_work_yields_to_whoever_waits_for_an_answer_and_a_key_may_be_for_batch_work_alone() {
+    let host = seam::Host::real();
+    let server = Server::start(&host, Act::Silent).await;
+    let world = World::start(&server.url, |_, catalog| {
+        catalog.models.values_mut().for_each(|model| model.replicas[0].concurrency = Some(1));
+        let mut nightly = catalog.keys.values().next().unwrap().clone();
+        (nightly.name, nightly.hash) = ("nightly".parse().unwrap(), fixtures::hash("sk-nightly"));
+        nightly.priority = Priority::Batch;
+        catalog.keys.insert(nightly.name.clone(), nightly);
+    })
+    .await;
+    let call = |caller: Caller, who: &str, priority: Option<&'static str>| {
+        let body = CHAT.replace("hi", who);
+        let mut request = caller.post("/v1/chat/completions", body);
+        if let Some(priority) = priority {
+            request.headers_mut().insert("x-portolan-priority", priority.parse().unwrap());
+        }
+        let host = world.host.clone();
+        host.spawn("call", async move { caller.over(Over::Plain1, request).await.status })
+    };
+    let held = call(world.caller(), "held", None).bound();
+    server.open(1).await;
+    let lowered = call(world.caller(), "lowered", Some("batch"));
+    waiting(&world, "batch", 1).await;
+    let nightly = call(world.caller().with_key("sk-nightly"), "nightly", Some("interactive"));
+    waiting(&world, "batch", 2).await;
+    let pressing = call(world.caller(), "pressing", None);
+    waiting(&world, "interactive", 1).await;
+    let malformed = call(world.caller(), "malformed", Some("vip"));
+    assert_eq!(malformed.await.unwrap(), 400);
+
+    server.does(Act::Complete);
+    drop(held);
+    for call in [lowered, nightly, pressing] {
+        assert_eq!(call.await.unwrap(), 200);
+    }
+    let asked = server.asked();
+    let order: Vec<_> = asked.iter().map(|body| body["messages"][0]["content"].as_str().unwrap()).collect();
+    assert_eq!(order, ["held", "pressing", "lowered", "nightly"]);
+    let caller = world.caller();
+    let page = caller.over(Over::Plain1, caller.get("/metrics")).await.text();
+    let counted = r#"portolan_queue_wait_seconds_count{queue="server",priority="batch"} 2"#;
+    assert!(page.contains(counted), "{page}");
+}
+
+/// Waits until so many calls wait for a server.
+async fn waiting(world: &World, priority: &str, many: u32) {
+    let line = format!("portolan_queue_depth{{queue=\"server\",priority=\"{priority}\"}} {many}\n");
+    let seen = async {
+        let caller = world.caller();
+        while !caller.over(Over::Plain1, caller.get("/metrics")).await.text().contains(&line) {
+            world.host.sleep(Duration::from_millis(2)).await;
+        }
+    };
+    world.host.timeout(Duration::from_secs(5), seen).await.expect("calls wait");
 }
 
 /// One model on two servers, one of which is well.

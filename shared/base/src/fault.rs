@@ -144,6 +144,8 @@ codes! {
     StorageFull = "storage_unavailable", 503, Node, No;
     /// A fault of ours.
     Internal = "internal_error", 500, Node, No;
+    /// So many calls wait already that this one may not; comes with Retry-After.
+    QueueFull = "queue_full", 429, Upstream, No;
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod ids;
 pub mod mutant;
 mod pace;
 mod price;
+mod priority;
 mod time;
 mod units;
 mod usage;
@@ -19,6 +20,7 @@ pub use ids::{
 };
 pub use pace::Pace;
 pub use price::{Price, PriceVersion, Rates, Tier};
+pub use priority::Priority;
 pub use time::{Mono, WallMs};
 pub use units::{Amount, NanoUsd, Tokens, Unit};
 pub use usage::Usage;

@@ -11,6 +11,7 @@ use upstream::{Fault, Health, Offer, Ticket};
 
 use crate::connection::Connection;
 use crate::line::Line;
+use crate::pool::Shared;
 use crate::{Origin, Tls, Upstream};
 
 /// After a failed dial ahead of need, the next waits this long.
@@ -191,9 +192,9 @@ impl Instance {
 pub(crate) struct Lease {
     instance: Arc<Instance>,
     line: Arc<Line>,
+    shared: Arc<Shared>,
     ticket: Ticket,
     health: Health,
-    host: Host,
 }
 
 impl Lease {
@@ -201,12 +202,12 @@ impl Lease {
     pub(crate) fn take(
         instance: &Arc<Instance>,
         line: &Arc<Line>,
-        (host, now): (&Host, Mono),
+        (shared, now): (&Arc<Shared>, Mono),
         tokens: u64,
     ) -> Option<Self> {
         let ticket = instance.run.state.lock().take(tokens, now, draw(now))?;
-        let (instance, line) = (Arc::clone(instance), Arc::clone(line));
-        Some(Self { instance, line, ticket, health: Health::Unknown, host: host.clone() })
+        let (instance, line, shared) = (Arc::clone(instance), Arc::clone(line), Arc::clone(shared));
+        Some(Self { instance, line, shared, ticket, health: Health::Unknown })
     }
 
     pub(crate) const fn instance(&self) -> &Arc<Instance> {
@@ -234,13 +235,13 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let now = self.host.now();
+        let now = self.shared.host.now();
         let mut state = self.instance.run.state.lock();
         let before = state.is_in();
         state.end(&self.ticket, self.health, now, draw(now));
         let after = state.is_in();
         drop(state);
-        self.line.freed();
+        self.shared.serve_line(&self.line);
         let spec = &self.instance.spec;
         if before && !after {
             tracing::warn!(upstream = %spec.name, model = %spec.model, "instance is out");

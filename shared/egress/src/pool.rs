@@ -8,12 +8,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::{ModelName, Mono, Name};
 use seam::{Bound, Host, Lock};
+use telemetry::metrics::QueueMetrics;
 use telemetry::trace::Tracer;
-use upstream::{Choice, Terms, choose};
+use upstream::{Bounds, Choice, Terms, choose};
 use wire::call::{CallHead, ServeAt};
 
 use crate::instance::{Instance, Keeping, Lease};
-use crate::line::Line;
+use crate::line::{Line, Wanted};
 use crate::{Credential, InstanceStatus, Origin, Room, Tls};
 
 /// How often kept connections are looked at.
@@ -44,8 +45,10 @@ pub struct Options {
     pub most_idle: usize,
     /// Connections held ready per instance.
     pub warm: usize,
-    /// Calls that may wait for a place at a model's instances.
-    pub most_waiting: usize,
+    /// Calls that may wait for a place at a model's instances, and how long batch work yields.
+    pub waiting: Bounds,
+    /// What is counted of those.
+    pub queue: QueueMetrics,
     /// Where spans go.
     pub tracer: Tracer,
 }
@@ -54,7 +57,7 @@ impl Options {
     /// The defaults of a node: 3 attempts, answers of 32 MiB, events of 1 MiB, forwarded bodies of 64 MiB,
     /// 1 GiB of bodies and 1 GiB of answers at once, connections
     /// that rest at most 50 s (common servers close after 60 s or more, or announce less), 256 of them, 1 ready, 256
-    /// calls that wait for a place, no traces.
+    /// calls that wait for a place, half of them of one tenant at most, batch work yielding for 10 s, no traces.
     #[must_use]
     pub fn new(node: Name) -> Self {
         Self {
@@ -69,7 +72,8 @@ impl Options {
             idle: Duration::from_secs(50),
             most_idle: 256,
             warm: 1,
-            most_waiting: 256,
+            waiting: Bounds { all: 256, each: 128, ages: Duration::from_secs(10) },
+            queue: QueueMetrics::default(),
             tracer: Tracer::default(),
         }
     }
@@ -111,7 +115,7 @@ pub(crate) struct Shared {
 type Groups = BTreeMap<ModelName, Group>;
 
 /// A model's instances, and who waits for them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Group {
     instances: Vec<Arc<Instance>>,
     line: Arc<Line>,
@@ -151,9 +155,11 @@ impl Egress {
             let before = was.and_then(|group| {
                 group.instances.iter().find(|one| one.spec.name == spec.name && one.spec.at == spec.at)
             });
-            let line = was.map(|group| Arc::clone(&group.line)).unwrap_or_default();
-            let group =
-                groups.entry(spec.model.clone()).or_insert_with(|| Group { instances: Vec::new(), line });
+            let group = groups.entry(spec.model.clone()).or_insert_with(|| {
+                let fresh = || Arc::new(Line::new(self.shared.options.waiting));
+                let line = was.map_or_else(fresh, |group| Arc::clone(&group.line));
+                Group { instances: Vec::new(), line }
+            });
             let instance = match before {
                 Some(same) if same.is_same(&spec) || base::mutant!(UpstreamKept) => Arc::clone(same),
                 Some(moved) if moved.is_at(&spec.origin) => Arc::new(moved.renewed(spec, now)),
@@ -163,6 +169,8 @@ impl Egress {
             group.instances.push(instance);
         }
         self.shared.groups.store(Arc::new(groups));
+        // Also those who wait for what is gone now.
+        old.values().for_each(|group| self.shared.serve_line(&group.line));
         self.shared.warm();
     }
 
@@ -192,6 +200,7 @@ impl Egress {
 }
 
 /// A call's place, or why there is none.
+#[derive(Debug)]
 pub(crate) enum Place {
     Taken(Lease),
     /// Every instance is full.
@@ -199,16 +208,22 @@ pub(crate) enum Place {
         /// When rates let the call pass; `None`: once a call ends.
         until: Option<Mono>,
     },
+    /// Every instance is full, and so is the line before them.
+    Crowded {
+        /// When to come again.
+        after: Duration,
+    },
     Out(Mono),
     None,
 }
 
 impl Shared {
     /// A place for a new call at an instance not among those `tried`: none before the calls that wait.
-    pub(crate) fn place(&self, call: &CallHead, tried: &[Arc<Instance>], now: Mono) -> Place {
+    pub(crate) fn place(self: &Arc<Self>, call: &CallHead, tried: &[Arc<Instance>], now: Mono) -> Place {
         match self.line(&call.model) {
             Some(line) if !line.is_empty() => Place::Full { until: None },
-            Some(_) | None => self.place_in_turn(call, tried, now),
+            Some(line) => self.place_in_turn(Wanted::by(call, tried), &line, now),
+            None => Place::None,
         }
     }
 
@@ -218,22 +233,22 @@ impl Shared {
     }
 
     /// A place for a call whose turn it is.
-    pub(crate) fn place_in_turn(&self, call: &CallHead, tried: &[Arc<Instance>], now: Mono) -> Place {
+    pub(crate) fn place_in_turn(self: &Arc<Self>, wanted: Wanted<'_>, line: &Arc<Line>, now: Mono) -> Place {
         let groups = self.groups.load();
-        let Some(group) = groups.get(&call.model) else { return Place::None };
+        let Some(group) = groups.get(wanted.model) else { return Place::None };
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         // An offer may be gone by the time it is taken; by then the others' offers tell the truth.
         for _race in 0..4 {
             let offer = |one: &Arc<Instance>| {
-                let open = one.spec.at == call.serve_at && !tried.iter().any(|used| Arc::ptr_eq(used, one));
-                open.then(|| one.offer(call.tokens, now))
+                let open =
+                    one.spec.at == wanted.at && !wanted.tried.iter().any(|used| Arc::ptr_eq(used, one));
+                open.then(|| one.offer(wanted.tokens, now))
             };
             let offers: Vec<_> = group.instances.iter().map(offer).collect();
             match choose(&offers, turn) {
                 Choice::Take(index) => {
                     let lease = group.instances.get(index);
-                    let lease =
-                        lease.and_then(|one| Lease::take(one, &group.line, (&self.host, now), call.tokens));
+                    let lease = lease.and_then(|one| Lease::take(one, line, (self, now), wanted.tokens));
                     if let Some(lease) = lease {
                         return Place::Taken(lease);
                     }
@@ -251,7 +266,7 @@ impl Shared {
         let now = self.host.now();
         let groups = self.groups.load();
         // What came back or was given more room is noticed here at the latest.
-        groups.values().for_each(|group| group.line.freed());
+        groups.values().for_each(|group| self.serve_line(&group.line));
         for instance in groups.values().flat_map(|group| &group.instances) {
             if instance.sweep(now, self.keeping) {
                 let (shared, instance) = (Arc::clone(self), Arc::clone(instance));

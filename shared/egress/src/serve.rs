@@ -43,7 +43,7 @@ impl Egress {
     /// # Errors
     /// [`Failed`] when no answer began.
     pub async fn serve(&self, call: CallHead, body: Bytes, left: Option<&mut Vec<Hop>>) -> Exchange {
-        let shared = &*self.shared;
+        let shared = &self.shared;
         let limits = Limits::new(&call.timeouts, shared.host.now());
         let attempt = Attempt { shared, call: &call, body: &body, limits };
         let mut tale = Tale::new(shared, &call, left);
@@ -181,6 +181,10 @@ fn refused(place: &Place, now: Mono) -> Failure {
         Place::Full { until } => {
             let wait = until.map_or(SOON_MS, wait_ms).max(SOON_MS);
             (Code::ModelOverloaded, "every server of the model is busy; try again shortly", Some(wait))
+        }
+        Place::Crowded { after } => {
+            let wait = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
+            (Code::QueueFull, "too many calls wait for this model already; try again later", Some(wait))
         }
         Place::Out(until) => (
             Code::NoTarget,

@@ -15,7 +15,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Code, Name, RequestId};
+use base::{Code, Name, Priority, RequestId};
 use bytes::Bytes;
 use seam::Host;
 use wire::call::{CallHead, ServeAt, Tail};
@@ -84,6 +84,8 @@ fn call(stream: bool) -> CallHead {
         ],
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
         tokens: 100,
+        priority: Priority::Interactive,
+        weight: 1,
     }
 }
 

@@ -5,9 +5,11 @@
 
 mod central;
 mod edge;
+mod queue;
 
 pub use central::{BudgetLevels, CentralMetrics};
 pub use edge::{BudgetGauges, EdgeMetrics, ModelMetrics, Path, TenantMetrics};
+pub use queue::{QueueMetrics, Waits};
 
 use std::fmt;
 use std::sync::Arc;

@@ -32,6 +32,8 @@ metrics! {
     IN_FLIGHT = "portolan_calls_in_flight", "Calls in progress";
     STREAMS = "portolan_streams_in_flight", "Streamed calls in progress";
     CONNECTIONS = "portolan_connections", "Callers' connections open, by HTTP version";
+    QUEUE_DEPTH = "portolan_queue_depth", "Calls that wait, by what for (server: a place at a model's servers; limit: a place under limits) and priority";
+    QUEUE_WAIT_SECONDS = "portolan_queue_wait_seconds", "Time that calls waited until it was their turn, in seconds, by what for and priority";
     TOKENS = "portolan_tokens", "Tokens settled, by model and kind (input, cached, output)";
     TENANT_TOKENS = "portolan_tenant_tokens", "Tokens settled, by tenant";
     COST = "portolan_cost_nanousd", "Money charged in billionths of a dollar, by model";

@@ -2,17 +2,19 @@
 //!
 //! Decided here: the choice among instances ([`choose`]), when one is out and how it comes back ([`Instance`]), whose
 //! fault an answer or a broken connection is ([`of_status`], [`of_fault`]), how long to wait ([`Backoff`],
-//! [`retry_after`]). From: offers, outcomes, the time and drawn numbers, all handed in. Nothing here does I/O, reads a
+//! [`retry_after`]), and in which order calls are served that wait ([`Queue`]). From: offers, outcomes, the time and drawn numbers, all handed in. Nothing here does I/O, reads a
 //! clock or draws.
 
 mod backoff;
 mod choice;
 mod instance;
+mod queue;
 mod terms;
 mod verdict;
 
 pub use backoff::{Backoff, retry_after};
 pub use choice::{Choice, choose};
 pub use instance::{Health, Instance, Offer, Ticket};
+pub use queue::{Bounds, Crowded, Queue, Served, Turn, Waiter};
 pub use terms::Terms;
 pub use verdict::{Fault, Verdict, of_fault, of_status};

@@ -4,7 +4,7 @@
 //! A call travels in the target's dialect. The serving side sends whole events in each data frame of an event stream,
 //! so that the forwarding edge need not parse them.
 
-use base::{Code, ModelName, Name, RequestId, TenantName};
+use base::{Code, ModelName, Name, Priority, RequestId, TenantName};
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Operation, Timeouts};
@@ -50,6 +50,10 @@ pub struct CallHead {
     pub traceparent: Option<String>,
     /// The most input and output tokens that it can be, as far as that is known.
     pub tokens: u64,
+    /// How pressing it is, where it has to wait.
+    pub priority: Priority,
+    /// Its tenant's share against others' there.
+    pub weight: u32,
 }
 
 /// The upstream's answer begins.

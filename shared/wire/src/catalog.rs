@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use base::{
-    Amount, BudgetId, Epoch, KeyHash, ModelName, Name, Price, RegionName, TenantName, Tokens, Unit, WallMs,
-    WindowId,
+    Amount, BudgetId, Epoch, KeyHash, ModelName, Name, Price, Priority, RegionName, TenantName, Tokens, Unit,
+    WallMs, WindowId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,10 @@ pub struct Tenant {
     pub limits: Limits,
     /// Longest time an edge may serve it from configuration it could not refresh, in seconds.
     pub max_stale_s: u32,
+    /// Its share of what comes free where calls wait, against other tenants'.
+    pub weight: u32,
+    /// How pressing its calls are at most.
+    pub priority: Priority,
 }
 
 /// One of a tenant's applications.
@@ -72,6 +76,8 @@ pub struct Key {
     pub debug: bool,
     /// Whether it was revoked.
     pub revoked: bool,
+    /// How pressing its calls are at most.
+    pub priority: Priority,
 }
 
 /// The API an upstream speaks.

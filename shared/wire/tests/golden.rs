@@ -6,8 +6,8 @@
 use std::fmt::Debug;
 
 use base::{
-    Amount, BudgetId, Code, Epoch, Era, Incarnation, KeyHash, NanoUsd, Price, PriceVersion, Rates, RequestId,
-    Revision, Stamp, Tier, Tokens, Unit, WallMs, WindowId,
+    Amount, BudgetId, Code, Epoch, Era, Incarnation, KeyHash, NanoUsd, Price, PriceVersion, Priority, Rates,
+    RequestId, Revision, Stamp, Tier, Tokens, Unit, WallMs, WindowId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -253,6 +253,8 @@ fn call_head() -> CallHead {
         headers: vec![("content-type".into(), b"application/json".to_vec())],
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
         tokens: 1_500,
+        priority: Priority::Batch,
+        weight: 3,
     }
 }
 
@@ -342,7 +344,13 @@ fn all_objects() -> Vec<Object> {
         })
     };
     vec![
-        Object::Tenant(Tenant { name: "acme".parse().unwrap(), limits, max_stale_s: 86_400 }),
+        Object::Tenant(Tenant {
+            name: "acme".parse().unwrap(),
+            limits,
+            max_stale_s: 86_400,
+            weight: 3,
+            priority: Priority::Interactive,
+        }),
         Object::App(App {
             tenant: "acme".parse().unwrap(),
             name: "chat".parse().unwrap(),
@@ -357,6 +365,7 @@ fn all_objects() -> Vec<Object> {
             models: Some(vec!["m".parse().unwrap()]),
             debug: true,
             revoked: false,
+            priority: Priority::Batch,
         }),
         Object::Provider(Provider {
             name: "p".parse().unwrap(),

@@ -11,6 +11,9 @@ use wire::catalog::{
 
 use super::url;
 
+/// Largest weight of a tenant: shares finer than a thousandth make no difference in lines of some hundreds.
+const HEAVIEST: u32 = 1_000;
+
 /// Longest call that may be configured: a day.
 const LONGEST_MS: u32 = 86_400_000;
 
@@ -70,6 +73,9 @@ impl Report<'_> {
         self.limits(&id, &tenant.limits);
         if !(60..=86_400).contains(&tenant.max_stale_s) {
             self.add(&id, "max_stale_s", "must lie between 60 (a minute) and 86400 (a day)");
+        }
+        if !(1..=HEAVIEST).contains(&tenant.weight) {
+            self.add(&id, "weight", format!("must lie between 1 and {HEAVIEST}"));
         }
     }
 

@@ -57,7 +57,13 @@ const fn list_of(object: &Object) -> &'static str {
 }
 
 fn tenant_form(tenant: &Tenant) -> Value {
-    json!({ "name": tenant.name, "limits": limits_form(&tenant.limits), "max_stale_s": tenant.max_stale_s })
+    json!({
+        "name": tenant.name,
+        "limits": limits_form(&tenant.limits),
+        "max_stale_s": tenant.max_stale_s,
+        "weight": tenant.weight,
+        "priority": tenant.priority.as_str(),
+    })
 }
 
 fn limits_form(limits: &Limits) -> Value {
@@ -84,6 +90,7 @@ fn key_form(key: &Key) -> Value {
         "models": key.models,
         "debug": key.debug,
         "revoked": key.revoked,
+        "priority": key.priority.as_str(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Tenants, apps and keys.
 
-use base::{KeyHash, Name, TenantName};
+use base::{KeyHash, Name, Priority, TenantName};
 use settings::{Fields, Value, flag, text, whole, word};
 use wire::catalog::{App, Key, Limits, Object, Tenant};
 
@@ -16,7 +16,15 @@ pub(super) fn tenant(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opt
     let name = fields.required("name", word);
     let limits = limits(fields);
     let max_stale_s = fields.or("max_stale_s", whole, STALE_S);
-    Some(Object::Tenant(Tenant { name: name?, limits: limits?, max_stale_s: max_stale_s? }))
+    let weight = fields.or("weight", whole, 1);
+    let priority = fields.or("priority", priority, Priority::Interactive);
+    Some(Object::Tenant(Tenant {
+        name: name?,
+        limits: limits?,
+        max_stale_s: max_stale_s?,
+        weight: weight?,
+        priority: priority?,
+    }))
 }
 
 pub(super) fn app(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Option<Object> {
@@ -36,6 +44,7 @@ pub(super) fn key(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<
     let models = fields.list("models", word);
     let debug = fields.or("debug", flag, false);
     let revoked = revoked(fields, extra, known, hash);
+    let priority = fields.or("priority", priority, Priority::Interactive);
     Some(Object::Key(Key {
         name: name?,
         tenant: tenant?,
@@ -45,6 +54,7 @@ pub(super) fn key(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<
         models: models?,
         debug: debug?,
         revoked: revoked?,
+        priority: priority?,
     }))
 }
 
@@ -116,6 +126,14 @@ fn hash_text(value: &Value) -> Result<KeyHash, String> {
         *byte = u8::from_str_radix(pair, 16).map_err(|_not_hexadecimal| EXPECTED)?;
     }
     Ok(KeyHash(hash))
+}
+
+fn priority(value: &Value) -> Result<Priority, String> {
+    match text(value)?.as_str() {
+        "interactive" => Ok(Priority::Interactive),
+        "batch" => Ok(Priority::Batch),
+        other => Err(format!("{other:?} is not a priority; known are interactive and batch")),
+    }
 }
 
 pub(super) fn limits(fields: &mut Fields<'_, '_>) -> Option<Limits> {

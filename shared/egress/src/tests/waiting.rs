@@ -1,11 +1,19 @@
 //! Calls that wait for a place.
 
+use upstream::Bounds;
+
 use super::*;
 
 /// A model with one place, held.
 async fn held(net: &network::Memory, most_waiting: usize) -> (Fake, Egress, Reply) {
     let fake = Fake::start(net, |_request| vec![sent(STREAM), chunk(TEXT), Step::Hang]).await;
-    let egress = Egress::new(&net.host(), Options { most_waiting, ..options() });
+    let egress = Egress::new(
+        &net.host(),
+        Options {
+            waiting: Bounds { all: most_waiting, each: most_waiting, ages: Duration::from_secs(10) },
+            ..options()
+        },
+    );
     egress.install(vec![Upstream { terms: at_once(Some(1)), ..upstream("a", &fake) }]);
     let held = ask(&egress, true).await.unwrap();
     (fake, egress, held)
@@ -44,7 +52,8 @@ async fn a_wait_has_an_end_and_the_line_a_bound() {
     let begun = net.host().now();
     let waiting = waits(&net, &egress, 700).await;
     let refused = waits(&net, &egress, 700).await.await.unwrap().unwrap_err();
-    assert_eq!(refused.failure.code, Code::ModelOverloaded);
+    assert_eq!((refused.failure.code, refused.failure.code.status()), (Code::QueueFull, 429));
+    assert_eq!(refused.failure.retry_after_ms, Some(1_000));
     assert!(net.host().now().since(begun) < Duration::from_millis(10), "the line is full");
 
     let refused = waiting.await.unwrap().unwrap_err();
@@ -112,4 +121,82 @@ async fn an_instance_over_its_rate_is_passed_over_and_else_waited_for_until_the_
     let waited = net.host().now().since(begun);
     assert!(waited >= Duration::from_millis(wait.into()), "{waited:?}");
     assert!(waited < Duration::from_millis(wait.into()) + Duration::from_millis(10), "{waited:?}");
+}
+
+/// A call that waits and, when it is served, says so and ends; dropped before, it leaves the line.
+async fn passes_by(
+    net: &network::Memory,
+    egress: &Egress,
+    head: CallHead,
+    served: &Served,
+) -> seam::Bound<()> {
+    let (egress, served, who) = (egress.clone(), Arc::clone(served), head.key.to_string());
+    let task = net.host().spawn("passes by", async move {
+        let answered = egress.serve(head, Bytes::from_static(b"{}"), None).await;
+        if answered.is_ok() {
+            served.lock().push(who);
+        }
+    });
+    net.host().sleep(Duration::from_millis(1)).await;
+    task.bound()
+}
+
+type Served = Arc<seam::Lock<Vec<String>>>;
+
+fn patient(tenant: &str, who: &str, priority: Priority) -> CallHead {
+    let (tenant, key) = (tenant.parse().unwrap(), who.parse().unwrap());
+    CallHead { tenant, key, priority, place_ms: 60_000, ..call(true) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_take_turns_and_batch_work_yields() {
+    let net = network::Memory::new();
+    let (_fake, egress, held) = held(&net, 16).await;
+    let served = Served::default();
+    let mut waiting = Vec::new();
+    for (tenant, who, priority) in [
+        ("many", "batch", Priority::Batch),
+        ("many", "m1", Priority::Interactive),
+        ("many", "m2", Priority::Interactive),
+        ("many", "m3", Priority::Interactive),
+        ("few", "f1", Priority::Interactive),
+    ] {
+        waiting.push(passes_by(&net, &egress, patient(tenant, who, priority), &served).await);
+    }
+    drop(held);
+    net.host().sleep(Duration::from_millis(50)).await;
+    assert_eq!(*served.lock(), ["f1", "m1", "m2", "m3", "batch"]);
+}
+
+/// Every way in which six calls stay, leave before a place comes free, or leave once it was handed to them.
+#[tokio::test(start_paused = true)]
+async fn no_place_is_lost_however_calls_leave() {
+    for pattern in 0..3usize.pow(6) {
+        let net = network::Memory::new();
+        let (_fake, egress, held) = held(&net, 8).await;
+        let (served, mut stayers, mut early, mut late) =
+            (Served::default(), Vec::new(), Vec::new(), Vec::new());
+        let mut expected = Vec::new();
+        for nth in 0..6u32 {
+            let who = format!("k{nth}");
+            let waiting =
+                passes_by(&net, &egress, patient("acme", &who, Priority::Interactive), &served).await;
+            match pattern / 3usize.pow(nth) % 3 {
+                0 => {
+                    expected.push(who);
+                    stayers.push(waiting);
+                }
+                1 => early.push(waiting),
+                _ => late.push(waiting),
+            }
+        }
+        drop(early);
+        // Nobody who waits runs between the hand-over and its leaving.
+        drop(held);
+        drop(late);
+        net.host().sleep(Duration::from_millis(50)).await;
+        assert_eq!(*served.lock(), expected, "pattern {pattern}");
+        assert_eq!(egress.instances()[0].outstanding, 0, "pattern {pattern}");
+        assert!(ask(&egress, true).await.is_ok(), "pattern {pattern}");
+    }
 }

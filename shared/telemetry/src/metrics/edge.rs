@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Amount, Code, ModelName, Name, NanoUsd, TenantName};
+use base::{Amount, Code, ModelName, Name, NanoUsd, Priority, TenantName};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use wire::catalog::Operation;
 use wire::ledger::{Outcome, Usage};
 
-use super::{Exposition, SECONDS, register};
+use super::{Exposition, QueueMetrics, SECONDS, register};
 use crate::names;
 
 type Labels<const N: usize> = [(&'static str, String); N];
@@ -75,6 +75,8 @@ pub struct EdgeMetrics {
     lease_held: Family<Labels<1>, Gauge>,
     link_rtt: Family<Labels<1>, Gauge<f64, std::sync::atomic::AtomicU64>>,
     connections: Family<Labels<1>, Gauge>,
+    queue_depth: Family<Labels<2>, Gauge>,
+    queue_wait: Family<Labels<2>, Histogram, fn() -> Histogram>,
     /// Calls in progress.
     pub in_flight: Gauge,
     /// Streamed calls in progress.
@@ -131,6 +133,8 @@ impl EdgeMetrics {
             lease_held: Family::default(),
             link_rtt: Family::default(),
             connections: Family::default(),
+            queue_depth: Family::default(),
+            queue_wait: Family::new_with_constructor(SECONDS),
             in_flight: Gauge::default(),
             streams: Gauge::default(),
             unsettled_drops: Counter::default(),
@@ -168,6 +172,8 @@ impl EdgeMetrics {
         register(registry, names::LEASE_HELD, &self.lease_held);
         register(registry, names::LINK_RTT_SECONDS, &self.link_rtt);
         register(registry, names::CONNECTIONS, &self.connections);
+        register(registry, names::QUEUE_DEPTH, &self.queue_depth);
+        register(registry, names::QUEUE_WAIT_SECONDS, &self.queue_wait);
     }
 
     fn register_singles(&self, registry: &mut Registry) {
@@ -289,6 +295,17 @@ impl EdgeMetrics {
     #[must_use]
     pub fn connections(&self, version: &'static str) -> Gauge {
         self.connections.get_or_create_owned(&[("version", version.to_owned())])
+    }
+
+    /// What is counted of calls that wait for `what`: `server` or `limit`.
+    #[must_use]
+    pub fn queue(&self, what: &'static str) -> QueueMetrics {
+        let labels =
+            |priority: Priority| [("queue", what.to_owned()), ("priority", priority.as_str().to_owned())];
+        QueueMetrics {
+            depth: Priority::ALL.map(|priority| self.queue_depth.get_or_create_owned(&labels(priority))),
+            wait: Priority::ALL.map(|priority| self.queue_wait.get_or_create_owned(&labels(priority))),
+        }
     }
 
     /// The round trip to a node was measured.
