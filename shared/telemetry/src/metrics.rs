@@ -6,6 +6,7 @@
 mod central;
 mod edge;
 mod queue;
+mod runtime;
 
 pub use central::{BudgetLevels, CentralMetrics};
 pub use edge::{BudgetGauges, EdgeMetrics, ModelMetrics, Path, TenantMetrics};

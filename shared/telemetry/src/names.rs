@@ -31,6 +31,7 @@ metrics! {
     CHUNK_GAP_SECONDS = "portolan_longest_chunk_gap_seconds", "Longest time between two chunks of a stream, in seconds, by model";
     IN_FLIGHT = "portolan_calls_in_flight", "Calls in progress";
     STREAMS = "portolan_streams_in_flight", "Streamed calls in progress";
+    TASKS = "portolan_tasks", "Tasks of the node's runtime that have not ended";
     CONNECTIONS = "portolan_connections", "Callers' connections open, by HTTP version";
     QUEUE_DEPTH = "portolan_queue_depth", "Calls that wait, by what for (server: a place at a model's servers; limit: a place under limits) and priority";
     QUEUE_WAIT_SECONDS = "portolan_queue_wait_seconds", "Time that calls waited until it was their turn, in seconds, by what for and priority";

@@ -41,7 +41,16 @@ pub(super) struct Options {
     /// Cap on each reply's tokens.
     #[arg(long, default_value_t = 200)]
     max_tokens: u32,
+    /// Every so many seconds, a storm of streams that their callers leave at once; 0: none.
+    #[arg(long, default_value_t = 0)]
+    storm_every: u64,
+    /// Streams of a storm; each is left before its head or after its first events.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=2_000))]
+    storm: u64,
 }
+
+/// The longest that a caller in a storm waits for its answer's head before it leaves, in milliseconds.
+const LEAVES_WITHIN: u64 = 50;
 
 /// After so long without a connection a caller tries the next edge.
 const CONNECTING: Duration = Duration::from_secs(5);
@@ -96,7 +105,7 @@ pub(super) async fn run(options: Options) -> Result<(), Failed> {
     let (done, mut ends) = mpsc::unbounded_channel();
     let start = Instant::now();
     let begin = tokio::time::Instant::from_std(start);
-    let (rate, share) = (options.rate, options.streams_share);
+    let (rate, share, stormy) = (options.rate, options.streams_share, Arc::clone(&edges));
     let calls = u64::from(rate) * options.seconds;
     say(&format!("{rate} calls/s for {} s to {} edges from {}", options.seconds, edges.len(), clock_time()));
     tokio::spawn(async move {
@@ -107,6 +116,8 @@ pub(super) async fn run(options: Options) -> Result<(), Failed> {
             tokio::spawn(async move { drop(done.send(call(&edges, number, share, start).await)) });
         }
     });
+    let storm = (options.storm_every, options.storm);
+    let stormed = tokio::spawn(storms(stormy, begin, storm, options.seconds));
     let mut all = BTreeMap::new();
     while let Some(end) = ends.recv().await {
         if let Some(failure) = &end.failure {
@@ -114,8 +125,49 @@ pub(super) async fn run(options: Options) -> Result<(), Failed> {
         }
         all.insert(end.number, end);
     }
+    if options.storm_every > 0 {
+        say(&format!("{} streams left in storms", stormed.await?));
+    }
     print(&all.into_values().collect::<Vec<_>>());
     Ok(())
+}
+
+/// Streams that many callers begin at the same instant and leave: some before the answer's head, some after a few
+/// events. Gives how many were begun.
+async fn storms(
+    edges: Arc<[Edge]>,
+    begin: tokio::time::Instant,
+    (every, streams): (u64, u64),
+    seconds: u64,
+) -> u64 {
+    let (mut begun, mut at) = (0, every);
+    while every > 0 && at < seconds {
+        tokio::time::sleep_until(begin + Duration::from_secs(at)).await;
+        for number in 0..streams {
+            let edges = Arc::clone(&edges);
+            tokio::spawn(async move { leave(&edges, number).await });
+        }
+        begun += streams;
+        at += every;
+    }
+    begun
+}
+
+/// Begins a stream and leaves it.
+async fn leave(edges: &[Edge], number: u64) -> Option<()> {
+    let edge = edges.get(usize::try_from(number).ok()? % edges.len())?;
+    let mut connection = tokio::time::timeout(CONNECTING, Connection::open(&edge.target)).await.ok()?.ok()?;
+    let patience = Duration::from_millis(number % LEAVES_WITHIN);
+    let events = number % 4;
+    if events == 0 {
+        drop(tokio::time::timeout(patience, connection.send(&edge.stream)).await);
+        return Some(());
+    }
+    let mut reply = tokio::time::timeout(LASTING, connection.send(&edge.stream)).await.ok()?.ok()?;
+    for _event in 0..events {
+        tokio::time::timeout(LASTING, connection.event(&mut reply)).await.ok()?.ok()??;
+    }
+    Some(())
 }
 
 impl Edge {

@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::edge::signed;
+use super::runtime::Tasks;
 use super::{Exposition, SECONDS, register};
 use crate::names;
 
@@ -114,6 +115,7 @@ impl CentralMetrics {
         register(&mut registry, names::USAGE_WRITTEN, &metrics.usage_written);
         register(&mut registry, names::EPOCH, &metrics.epoch);
         register(&mut registry, names::SPANS_DROPPED, &metrics.spans_dropped);
+        registry.register_collector(Box::new(Tasks));
         metrics.exposition = Exposition(Arc::new(registry));
         metrics
     }

@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 use wire::catalog::Operation;
 use wire::ledger::{Outcome, Usage};
 
+use super::runtime::Tasks;
 use super::{Exposition, QueueMetrics, SECONDS, register};
 use crate::names;
 
@@ -149,6 +150,7 @@ impl EdgeMetrics {
         register(&mut registry, names::REJECTIONS, &rejections);
         metrics.register_families(&mut registry);
         metrics.register_singles(&mut registry);
+        registry.register_collector(Box::new(Tasks));
         metrics.exposition = Exposition(Arc::new(registry));
         metrics
     }
