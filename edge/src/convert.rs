@@ -125,9 +125,11 @@ impl Call {
         };
         let pictures = model.image_tokens.unwrap_or_default().0.saturating_mul(images.into());
         let likely = self.said.likely(model).saturating_add(Tokens(framing.saturating_add(pictures)));
+        let input = facts.token_bound(self.said.counted(model), model.image_tokens).ok();
         Size {
-            input: facts.token_bound(self.said.counted(model), model.image_tokens).ok(),
+            input,
             likely,
+            likely_is_whole: input.is_some(),
             cap: self.ask.cap,
             answers: self.ask.choices,
             images,

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use base::{Code, ModelName, TenantName};
+use base::{Code, ModelName, Mono, TenantName, Tokens};
+use edge_core::bound::Bound;
+use edge_core::deviation::Deviation;
 use edge_core::plan::Path;
 use egress::Failed;
+use seam::Lock;
 use telemetry::metrics::{EdgeMetrics, ModelMetrics, Path as Route, TenantMetrics};
 use wire::catalog::{Catalog, Operation};
-use wire::ledger::Outcome;
+use wire::ledger::{Outcome, Receipt};
 
 use crate::admission::{Denied, Permit};
 use crate::call::Edge;
@@ -23,6 +26,8 @@ use crate::settle::Closed;
 pub(crate) struct Counters {
     edge: EdgeMetrics,
     handles: ArcSwap<Handles>,
+    /// How far what is thought of models' input is from what they bill; of models that are configured.
+    deviations: Lock<BTreeMap<ModelName, Deviation>>,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +40,7 @@ struct Handles {
 
 impl Counters {
     pub(crate) fn new(edge: EdgeMetrics) -> Self {
-        Self { edge, handles: ArcSwap::default() }
+        Self { edge, handles: ArcSwap::default(), deviations: Lock::default() }
     }
 
     /// The metrics themselves.
@@ -48,6 +53,7 @@ impl Counters {
         let both = [Operation::Chat, Operation::Embeddings];
         let models = catalog.models.keys();
         let tenants = catalog.tenants.keys();
+        self.deviations.lock().retain(|name, _| catalog.models.contains_key(name));
         self.handles.store(Arc::new(Handles {
             models: models
                 .map(|name| (name.clone(), both.map(|operation| self.edge.model(name, operation))))
@@ -148,6 +154,22 @@ impl Counters {
         let first_byte = open.times.first_byte.map(|at| at.since(started));
         model.ended(receipt.outcome, closed.ended.since(started), first_byte, open.times.longest_gap);
         model.settled(receipt.usage, receipt.cost);
+        if let Some((attempt, bound)) = &open.attempt {
+            self.billed(&attempt.candidate.model.name, model, bound, receipt, closed.ended);
+        }
+    }
+
+    /// Compares what a call was thought to say with what its upstream reported.
+    fn billed(&self, name: &ModelName, model: &ModelMetrics, bound: &Bound, receipt: &Receipt, now: Mono) {
+        let (likely, billed) = (bound.likely, receipt.usage.input);
+        if receipt.estimated || !bound.likely_is_whole || billed == Tokens(0) {
+            return;
+        }
+        let standing = self.deviations.lock().entry(name.clone()).or_default().billed(likely, billed, now);
+        model.billed(likely, billed, standing.deviates);
+        if let Some(per_mille) = standing.per_mille.filter(|_| standing.tell) {
+            tracing::warn!(model = %name, per_mille, "a model bills other input tokens than its calls are thought to have");
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Size {
     pub input: Option<Tokens>,
     /// Input tokens that the body likely has, counted or estimated. Bounds nothing.
     pub likely: Tokens,
+    /// Whether that covers all of it: no sound, no picture of unknown size.
+    pub likely_is_whole: bool,
     /// Most output tokens of one answer, as the caller gave it.
     pub cap: Option<Tokens>,
     /// Answers wanted; at least 1.
@@ -34,6 +36,8 @@ pub struct Bound {
     pub input: Option<Tokens>,
     /// Input tokens that it likely has; within `input`, and no bound.
     pub likely: Tokens,
+    /// Whether that covers all of its input.
+    pub likely_is_whole: bool,
     /// Output tokens of all answers.
     pub output: Option<Tokens>,
     /// Images in the call.
@@ -78,7 +82,18 @@ impl Bound {
             price.cost(&Usage { input: likely, output: output.unwrap_or_default(), ..pieces })
         });
         let price_from = price.map(|price| price.from);
-        Self { input, likely, output, images: size.images, cost, likely_cost, price_from, wire_cap }
+        let likely_is_whole = size.likely_is_whole;
+        Self {
+            input,
+            likely,
+            likely_is_whole,
+            output,
+            images: size.images,
+            cost,
+            likely_cost,
+            price_from,
+            wire_cap,
+        }
     }
 
     /// The version of `model`'s price that the bound was computed with.
@@ -315,7 +330,14 @@ mod tests {
     }
 
     fn text(tokens: u64) -> Size {
-        Size { input: Some(Tokens(tokens)), likely: Tokens(tokens / 4), cap: None, answers: 1, images: 0 }
+        Size {
+            input: Some(Tokens(tokens)),
+            likely: Tokens(tokens / 4),
+            likely_is_whole: true,
+            cap: None,
+            answers: 1,
+            images: 0,
+        }
     }
 
     fn model() -> Model {

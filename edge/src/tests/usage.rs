@@ -56,6 +56,33 @@ async fn usage_is_asked_for_counted_and_kept_from_callers_who_did_not_ask() {
 }
 
 #[tokio::test]
+async fn what_a_model_bills_beyond_what_its_calls_say_is_measured_and_alarms() {
+    const SAYS_TOO_MUCH: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":2,\"total_tokens\":1002}}\n\n";
+    let server = Server::start(&seam::Host::real(), Act::Events(&[TEXT, STOP, COUNT, DONE])).await;
+    let world = World::start(&server.url, |_, catalog| {
+        catalog.models.get_mut("tiny").unwrap().tokenizer = Some("o200k_base".to_owned());
+    })
+    .await;
+    let metrics = async || world.caller().over(Over::Plain1, world.caller().get("/metrics")).await.text();
+    let call = async || assert_eq!(world.caller().chat(format!("{STREAM}}}")).await.status, 200);
+    for _call in 0..20 {
+        call().await;
+    }
+    world.records(20).await;
+    let calm = metrics().await;
+    assert!(
+        calm.contains("portolan_input_deviates{model=\"tiny\"} 0"),
+        "7 for `hi` and OpenAI's template are 8"
+    );
+    server.does(Act::Events(&[TEXT, STOP, SAYS_TOO_MUCH, DONE]));
+    call().await;
+    world.records(21).await;
+    let alarmed = metrics().await;
+    assert!(alarmed.contains("portolan_input_deviates{model=\"tiny\"} 1"), "{alarmed}");
+    assert!(alarmed.contains("portolan_input_ratio_count{model=\"tiny\"} 21"), "{alarmed}");
+}
+
+#[tokio::test]
 async fn a_cap_beyond_the_models_is_lowered_on_the_wire_and_a_smaller_one_passes() {
     let server = Server::start(&seam::Host::real(), Act::Complete).await;
     let world = World::start(&server.url, |_, _| {}).await;

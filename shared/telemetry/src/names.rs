@@ -36,6 +36,8 @@ metrics! {
     QUEUE_DEPTH = "portolan_queue_depth", "Calls that wait, by what for (server: a place at a model's servers; limit: a place under limits) and priority";
     QUEUE_WAIT_SECONDS = "portolan_queue_wait_seconds", "Time that calls waited until it was their turn, in seconds, by what for and priority";
     TOKENS = "portolan_tokens", "Tokens settled, by model and kind (input, cached, output)";
+    INPUT_RATIO = "portolan_input_ratio", "Input tokens that a call was thought to have, counted or estimated, per token that its upstream reported, by model";
+    INPUT_DEVIATES = "portolan_input_deviates", "1 while that is more than 15 % off over an hour's calls, weighed by their tokens, 0 otherwise, by model";
     TENANT_TOKENS = "portolan_tenant_tokens", "Tokens settled, by tenant";
     COST = "portolan_cost_nanousd", "Money charged in billionths of a dollar, by model";
     TENANT_COST = "portolan_tenant_cost_nanousd", "Money charged in billionths of a dollar, by tenant";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Amount, Code, ModelName, Name, NanoUsd, Priority, TenantName};
+use base::{Amount, Code, ModelName, Name, NanoUsd, Priority, TenantName, Tokens};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -18,6 +18,10 @@ use crate::names;
 
 type Labels<const N: usize> = [(&'static str, String); N];
 type Seconds = Family<Labels<1>, Histogram, fn() -> Histogram>;
+
+/// Around one: 0.85 and 1.15 are where a mean is told as off.
+const RATIOS: fn() -> Histogram =
+    || Histogram::new([0.5, 0.7, 0.85, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.15, 1.3, 1.5, 2.0]);
 
 /// Stands for the model where there is none; no model can have that name.
 const NO_MODEL: &str = "(none)";
@@ -65,6 +69,8 @@ pub struct EdgeMetrics {
     first_byte: Seconds,
     chunk_gap: Seconds,
     tokens: Family<Labels<2>, Counter>,
+    input_ratio: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    input_deviates: Family<Labels<1>, Gauge>,
     tenant_tokens: Family<Labels<1>, Counter>,
     cost: Family<Labels<1>, Counter>,
     tenant_cost: Family<Labels<1>, Counter>,
@@ -123,6 +129,8 @@ impl EdgeMetrics {
             first_byte: Family::new_with_constructor(SECONDS),
             chunk_gap: Family::new_with_constructor(SECONDS),
             tokens: Family::default(),
+            input_ratio: Family::new_with_constructor(RATIOS),
+            input_deviates: Family::default(),
             tenant_tokens: Family::default(),
             cost: Family::default(),
             tenant_cost: Family::default(),
@@ -163,6 +171,8 @@ impl EdgeMetrics {
         register(registry, names::FIRST_BYTE_SECONDS, &self.first_byte);
         register(registry, names::CHUNK_GAP_SECONDS, &self.chunk_gap);
         register(registry, names::TOKENS, &self.tokens);
+        register(registry, names::INPUT_RATIO, &self.input_ratio);
+        register(registry, names::INPUT_DEVIATES, &self.input_deviates);
         register(registry, names::TENANT_TOKENS, &self.tenant_tokens);
         register(registry, names::COST, &self.cost);
         register(registry, names::TENANT_COST, &self.tenant_cost);
@@ -229,6 +239,8 @@ impl EdgeMetrics {
             input: tokens("input"),
             cached: tokens("cached"),
             output: tokens("output"),
+            input_ratio: self.input_ratio.get_or_create_owned(&one()),
+            input_deviates: self.input_deviates.get_or_create_owned(&one()),
             cost: self.cost.get_or_create_owned(&one()),
         }
     }
@@ -326,10 +338,20 @@ pub struct ModelMetrics {
     input: Counter,
     cached: Counter,
     output: Counter,
+    input_ratio: Histogram,
+    input_deviates: Gauge,
     cost: Counter,
 }
 
 impl ModelMetrics {
+    /// A call that was thought to have `likely` input tokens was billed `billed`, more than none; `deviates`: the model's
+    /// mean is off.
+    #[expect(clippy::cast_precision_loss, reason = "no call has 2^53 tokens")]
+    pub fn billed(&self, likely: Tokens, billed: Tokens, deviates: bool) {
+        self.input_ratio.observe(likely.0 as f64 / billed.0 as f64);
+        self.input_deviates.set(deviates.into());
+    }
+
     /// A call ended.
     pub fn ended(
         &self,
