@@ -65,6 +65,21 @@ impl Counting {
         Self(Arc::new(Shared { counts: Lock::new(Counts::of(COUNTS)), built: Default::default() }))
     }
 
+    /// Whether a vocabulary is at hand.
+    pub(crate) fn is_built(&self, tokenizer: Tokenizer) -> bool {
+        self.0.is_built(tokenizer)
+    }
+
+    /// Builds a vocabulary away from the tasks, if it is not at hand.
+    pub(crate) fn build(&self, host: &Host, tokenizer: Tokenizer) {
+        if self.is_built(tokenizer) {
+            return;
+        }
+        let (shared, of) = (Arc::clone(&self.0), host.clone());
+        let building = async move { of.compute(move || shared.count(tokenizer, "")).await };
+        drop(host.spawn("vocabulary", building));
+    }
+
     /// Counts what `body` says to the models that `offer` may come to.
     pub(crate) async fn said(&self, host: &Host, operation: Operation, body: &Bytes, offer: &Offer) -> Said {
         let mut tokenizers: Vec<Tokenizer> =
@@ -132,23 +147,29 @@ impl Shared {
             counted.tokens = counted.tokens.saturating_add(self.count(tokenizer, &content.text));
             texts_counted += 1;
         }
-        if let Some((built, _of)) = self.built.iter().zip(Tokenizer::ALL).find(|(_, of)| *of == tokenizer) {
-            built.store(true, Ordering::Relaxed);
-        }
         Exact { tokenizer, counted, rest: estimates.after(texts_counted) }
     }
 
     fn count(&self, tokenizer: Tokenizer, text: &str) -> Tokens {
         if text.len() < REMEMBERED {
-            return tokenizer.count(text);
+            let count = tokenizer.count(text);
+            self.is_built_now(tokenizer);
+            return count;
         }
         let digest = digest(text);
         let known = self.counts.lock().find(tokenizer, &digest);
         known.unwrap_or_else(|| {
             let count = tokenizer.count(text);
+            self.is_built_now(tokenizer);
             self.counts.lock().remember(tokenizer, digest, count);
             count
         })
+    }
+
+    fn is_built_now(&self, tokenizer: Tokenizer) {
+        if let Some((built, _of)) = self.built.iter().zip(Tokenizer::ALL).find(|(_, of)| *of == tokenizer) {
+            built.store(true, Ordering::Relaxed);
+        }
     }
 }
 

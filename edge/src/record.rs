@@ -39,6 +39,7 @@ pub(crate) fn keep(edge: &Edge, closed: &Closed<'_>) {
         status: open.status,
         outcome: receipt.outcome,
         code: receipt.code,
+        budget: open.stopped.as_ref().map(|stopped| stopped.budget.clone()),
         identified_us: since(open.times.identified),
         admitted_us: since(open.times.admitted),
         head_us: since(open.times.head),

@@ -17,6 +17,7 @@ use wire::call::Failure;
 
 use crate::debug;
 use crate::ingress::Answer;
+use crate::settle::Stopped;
 pub(crate) use texts::over;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -124,6 +125,11 @@ fn seconds(wait: Duration) -> u64 {
 /// The event that ends a stream which broke off, in OpenAI's shape. No finish is invented.
 pub(crate) fn cut_event(code: Code) -> Bytes {
     dialect::openai::error_event(code, texts::cut(code))
+}
+
+/// The event that ends a stream for which a budget holds no more.
+pub(crate) fn stopped_event(stopped: &Stopped) -> Bytes {
+    dialect::openai::error_event(Code::BudgetExceeded, &texts::stopped(stopped))
 }
 
 impl From<Failure> for Rejection {

@@ -2,7 +2,8 @@
 //!
 //! An answer at hand goes whole, with its length. An event stream goes event by event, as its caller takes it: a slow
 //! caller slows the upstream. Silence is filled with comments between whole events, so that nothing on the way takes
-//! the connection for dead. A stream that breaks off ends with an error event; no finish is ever invented. The account
+//! the connection for dead. A stream that breaks off, or that is ended because a strict budget holds no more for it, ends
+//! with an error event; no finish is ever invented. The account
 //! is closed when the answer ends, or, with what the upstream has told by then, when the caller is gone.
 
 use std::pin::Pin;
@@ -161,6 +162,10 @@ impl Relay {
     async fn events(mut self, edge: &Edge, outlet: &Outlet) -> End {
         while let Some(events) = self.next(edge, outlet).await {
             self.account.piece(events.len(), self.spoke);
+            if let Some(stopped) = self.account.writes(&events, self.spoke) {
+                let last = rejection::stopped_event(stopped);
+                return self.stop(edge, outlet, [events, last]).await;
+            }
             outlet.send(events).await;
         }
         let tail = self.body.tail();
@@ -174,6 +179,19 @@ impl Relay {
         let told = debug::comment(edge, &self.account, Some(&tail));
         self.account.close(tail);
         for piece in [told, last].into_iter().flatten() {
+            outlet.send(piece).await;
+        }
+        End::Whole
+    }
+
+    /// A budget holds no more: the upstream's work is cancelled before the caller takes the last events.
+    async fn stop(mut self, edge: &Edge, outlet: &Outlet, [events, last]: [Bytes; 2]) -> End {
+        let code = Some(Code::BudgetExceeded);
+        let tail = Tail { outcome: Outcome::Cut, code, ..self.body.tail() };
+        let told = debug::comment(edge, &self.account, Some(&tail));
+        self.account.close(tail);
+        drop(self);
+        for piece in [Some(events), told, Some(last)].into_iter().flatten() {
             outlet.send(piece).await;
         }
         End::Whole

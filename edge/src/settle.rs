@@ -6,12 +6,14 @@
 //! failed before its first byte costs its caller nothing.
 
 mod bill;
+mod metered;
 mod trying;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Code, ModelName, Mono};
+use base::{Code, ModelName, Mono, Usage};
+use bytes::Bytes;
 use edge_core::bound::Bound;
 use edge_core::plan::{Attempt, Candidate};
 use egress::Failed;
@@ -31,6 +33,8 @@ use crate::record;
 use crate::routing::Route;
 use crate::spans;
 use bill::Bill;
+use metered::Metered;
+pub(crate) use metered::Stopped;
 use trying::Trying;
 
 /// Everything a call owes and is owed until it is closed. Dropped open, its caller is gone.
@@ -58,6 +62,10 @@ pub(crate) struct Open {
     notes: Vec<(usize, Note)>,
     pub(crate) status: u16,
     pub(crate) sent: Sent,
+    /// What its answer has cost so far, where that is watched.
+    metered: Option<Metered>,
+    /// Its answer was ended because a budget holds no more.
+    pub(crate) stopped: Option<Stopped>,
 }
 
 /// When what happened.
@@ -113,6 +121,8 @@ impl Account {
             notes: Vec::new(),
             status: 0,
             sent: Sent::default(),
+            metered: None,
+            stopped: None,
         })))
     }
 
@@ -180,6 +190,7 @@ impl Account {
             open.times.head = Some(now);
             // No attempt follows, and the headers pin what the connection had read with them.
             open.arrival.headers = HeaderMap::new();
+            open.metered = Metered::of(open);
             if let Some((attempt, _)) = &open.attempt {
                 open.edge.metrics.answered(&attempt.path);
             }
@@ -197,6 +208,22 @@ impl Account {
             None => times.first_byte = Some(now),
         }
         times.last_piece = Some(now);
+    }
+
+    /// These events of the answer were written. The call is over when a strict budget holds no more for it.
+    pub(crate) fn writes(&mut self, events: &Bytes, now: Mono) -> Option<&Stopped> {
+        let open = self.0.as_deref_mut()?;
+        let metered = open.metered.as_mut()?;
+        if !metered.take(events) {
+            return None;
+        }
+        let written = metered.written();
+        let likely = open.attempt.as_ref().map(|(_, bound)| bound.likely).unwrap_or_default();
+        let usage = open.with_pieces(Usage::of_text(likely, written), now);
+        let passed = open.metered.as_ref()?.passed(&usage)?;
+        let payer = open.permit.payers.iter().find(|payer| payer.id() == passed)?;
+        open.stopped = Some(Stopped { budget: payer.budget.name.clone(), written });
+        open.stopped.as_ref()
     }
 
     /// The answer ended as `tail` says.

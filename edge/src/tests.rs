@@ -15,5 +15,6 @@ mod prices;
 mod refusals;
 mod server;
 mod serving;
+mod spending;
 mod usage;
 mod world;

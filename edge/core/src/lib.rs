@@ -8,4 +8,5 @@ pub mod deviation;
 pub mod limits;
 pub mod plan;
 pub mod retry;
+pub mod spending;
 pub mod wallet;

@@ -16,6 +16,7 @@ use crate::ingress::{BadHeader, BodyError, NoCall, PRIORITY, USER};
 use crate::passes::Limited;
 use crate::purse::Refusal;
 use crate::routing::NoRoute;
+use crate::settle::Stopped;
 
 /// When to come back after a limit on what is in progress: when something ends, nobody knows.
 const SOON: Duration = Duration::from_secs(1);
@@ -28,6 +29,14 @@ pub(super) const fn cut(code: Code) -> &'static str {
         Code::MeshUnreachable => "The connection to the model's region broke off; the answer is incomplete.",
         _any_other => "The model's answer broke off; it is incomplete.",
     }
+}
+
+/// What the caller of a stream is told for which a budget holds no more.
+pub(super) fn stopped(stopped: &Stopped) -> String {
+    format!(
+        "The model wrote more than it was asked for, and budget {} holds no more for this call; the answer is incomplete.",
+        stopped.budget
+    )
 }
 
 impl From<NoCall> for Rejection {

@@ -5,6 +5,7 @@ use wire::call::Tail;
 use wire::ledger::Outcome;
 
 use super::Open;
+use super::metered::Stopped;
 
 /// What a call comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,16 +37,21 @@ impl Bill {
         if !worked {
             return Self::of_usage(open, Usage::default(), false, false);
         }
-        match tail.usage {
-            Some(reported) => Self::of_usage(open, open.with_pieces(reported, ended), false, true),
-            None if open.sent.pieces > 0 => {
+        match (tail.usage, &open.stopped) {
+            (Some(reported), _) => Self::of_usage(open, open.with_pieces(reported, ended), false, true),
+            (None, Some(Stopped { written, .. })) => {
+                let likely = bound.map(|bound| bound.likely).unwrap_or_default();
+                let usage = open.with_pieces(Usage::of_text(likely, *written), ended);
+                Self::of_usage(open, usage, true, true)
+            }
+            (None, None) if open.sent.pieces > 0 => {
                 // A byte-level tokenizer never puts more tokens into a text than it has bytes.
                 let sent = Tokens(open.sent.bytes);
                 let output = output.map_or(sent, |most| most.min(sent));
                 let usage = open.with_pieces(Usage::of_text(input, output), ended);
                 Self::of_usage(open, usage, true, true)
             }
-            None => {
+            (None, None) => {
                 let usage = open.with_pieces(Usage::of_text(input, output.unwrap_or_default()), ended);
                 let pays = |id| open.payers().any(|payer| payer.id() == id);
                 let held = open.asks().iter().filter(|(id, _most)| pays(*id)).copied().collect();
@@ -71,14 +77,14 @@ impl Bill {
 
 impl Open {
     /// The version of the model's price that the last attempt is held and charged by.
-    fn price(&self) -> Option<&PriceVersion> {
+    pub(super) fn price(&self) -> Option<&PriceVersion> {
         let (attempt, bound) = self.attempt.as_ref()?;
         bound.price(&attempt.candidate.model)
     }
 
     /// What an upstream reported, and what it cannot know: the call's images, and how long the attempt took where that
     /// costs, which is no longer than the call may.
-    fn with_pieces(&self, usage: Usage, ended: Mono) -> Usage {
+    pub(super) fn with_pieces(&self, usage: Usage, ended: Mono) -> Usage {
         let Some((attempt, bound)) = &self.attempt else { return usage };
         let timed = self.trying.filter(|_| self.price().is_some_and(PriceVersion::counts_seconds));
         let most = attempt.candidate.model.timeouts.total_ms;

@@ -1,18 +1,22 @@
 //! One edge with its files, its certificates and its callers.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Era, Revision, Role, Stamp};
+use base::{Era, Incarnation, Name, Revision, Role, Stamp};
 use bytes::Bytes;
+use central_core::LogMs;
+use central_core::ledger::{Ledger, Registered};
 use mesh::{Identity, pki};
-use seam::{Host, Stopper, write_atomic};
+use seam::{Bound, Host, Stopper, write_atomic};
 use telemetry::record::{Sampling, Sink};
 use tempfile::TempDir;
-use wire::catalog::Catalog;
-use wire::control::NodeAddr;
+use wire::catalog::{Budget, Catalog};
+use wire::control::{NodeAddr, Welcome};
+use wire::ledger::Receipt;
 
 use super::caller::Caller;
 use crate::call::Edge;
@@ -120,6 +124,43 @@ impl World {
             }
             self.host.sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Plays central for one budget: grants what the node asks for, for as long as the guard lives.
+    pub(super) fn fund(&self, budget: &Budget) -> Bound<()> {
+        let edge: Name = "edge-here".parse().unwrap();
+        let mut ledger = Ledger::default();
+        ledger.set_budget(budget);
+        let registered = ledger.register(&edge, 1, None, None);
+        let Registered::Welcome { incarnation, .. } = registered else { panic!("{registered:?}") };
+        let (host, purse) = (self.host.clone(), self.edge.purse.clone());
+        purse.install(&BTreeMap::from([(budget.name.clone(), budget.clone())]));
+        purse.welcome(&Welcome { level: wire::LEVEL, era: Era(0), incarnation });
+        let granting = async move {
+            loop {
+                host.sleep(Duration::from_millis(5)).await;
+                let Some(report) = purse.report() else { continue };
+                let now = (host.wall(), LogMs::default());
+                for (_edge, grants) in ledger.report(now, &[(edge.clone(), report)]) {
+                    purse.granted(&grants);
+                }
+            }
+        };
+        self.host.spawn("central", granting).bound()
+    }
+
+    /// Receipts on the disk, once there are as many as wanted.
+    pub(super) async fn receipts(&self, wanted: usize) -> Vec<Receipt> {
+        let written = async {
+            loop {
+                let batch = self.edge.purse.batch(Incarnation(1), 0, 100);
+                if let Some(batch) = batch.filter(|batch| batch.receipts.len() >= wanted) {
+                    return batch.receipts;
+                }
+                self.host.sleep(Duration::from_millis(5)).await;
+            }
+        };
+        self.host.timeout(Duration::from_secs(5), written).await.expect("each call leaves a receipt")
     }
 
     /// Calls in progress at the node.

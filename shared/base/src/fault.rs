@@ -98,7 +98,7 @@ codes! {
     /// The provider's filter refused.
     ContentFiltered = "content_filtered", 400, Caller, No;
     /// A strict budget is exhausted until its reset, or what is left of it is less than this call may need at most; the
-    /// message says which.
+    /// message says which. In a stream: the budget holds no more for what the model writes.
     BudgetExceeded = "budget_exceeded", 402, Operator, No;
     /// A strict budget could not be asked; nothing was spent.
     BudgetUnavailable = "budget_unavailable", 503, Mesh, No;

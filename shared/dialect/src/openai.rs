@@ -10,6 +10,7 @@ mod reshape;
 mod scan;
 mod stream;
 mod texts;
+mod written;
 
 pub use ask::{Ask, BadRequest, Patch, scan_chat, scan_embeddings};
 pub use error::{UpstreamError, error_body, error_event, upstream_error};
@@ -21,3 +22,4 @@ pub use reshape::{is_stream, stream_of_whole, whole_of_stream};
 pub use scan::MAX_DEPTH;
 pub use stream::{Meter, StreamFault};
 pub use texts::{Content, Texts, chat_texts, embedding_texts};
+pub use written::written;

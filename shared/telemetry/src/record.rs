@@ -60,7 +60,7 @@ pub struct CallRecord {
     /// Why, when it did not end well.
     #[serde(serialize_with = "attempt::stable")]
     pub code: Option<Code>,
-    /// The budget that refused it.
+    /// The budget that refused it, or that holds no more for its stream.
     pub budget: Option<Name>,
     /// The limit that refused it: whose, `node`, `tenant`, `app`, `key` or `model`, and which, such as `key.requests_per_s`.
     pub limit: Option<String>,

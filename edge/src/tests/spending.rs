@@ -1,0 +1,95 @@
+//! A stream that would cost more than its strict budgets hold is ended, and settled at what was written.
+
+use std::time::Duration;
+
+use base::{Amount, Code, Unit};
+use seam::Bound;
+use tokens::Tokenizer;
+use wire::catalog::{Budget, Window};
+use wire::ledger::{Outcome, Receipt};
+
+use super::caller::Over;
+use super::server::{Act, Server};
+use super::world::World;
+use crate::fixtures;
+
+const STREAM: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}],"stream":true}"#;
+
+/// What a model writes that was asked for 64 tokens: 640, and no end.
+const TOO_MUCH: &[&str] = &[LINE; 80];
+/// What one that keeps to it does.
+const ENOUGH: &[&str] = &[LINE; 8];
+/// Eight tokens.
+const LINE: &str = " the pilot walked down to the pier";
+
+#[tokio::test]
+async fn a_model_that_ignores_its_cap_is_cancelled_and_the_rest_is_not_paid() {
+    for tokenizer in [Some("o200k_base"), None] {
+        let server = Server::start(&seam::Host::real(), Act::Hang(TOO_MUCH)).await;
+        let (world, _central) = world(&server, Unit::OutputTokens, tokenizer).await;
+        let caller = world.caller();
+        for over in [Over::Plain1, Over::Secure2, Over::Secure3] {
+            let answer = caller.over(over, caller.post("/v1/chat/completions", STREAM)).await.text();
+            let (last, written) =
+                (answer.trim_end().rsplit("\n\n").next().unwrap(), answer.matches(LINE).count());
+            assert!(last.contains("budget_exceeded") && last.contains("acme-day"), "{last}");
+            assert!(
+                !answer.contains("finish_reason\":\"") && !answer.contains("[DONE]"),
+                "no finish is invented"
+            );
+            assert!((9..40).contains(&written), "{written} lines of eight tokens for a cap of 64");
+            server.open(0).await;
+            world.quiet().await;
+        }
+        let receipts = world.receipts(3).await;
+        assert_eq!(receipts.len(), 3);
+        for Receipt { outcome, code, estimated, usage, charges, .. } in receipts {
+            assert_eq!((outcome, code, estimated), (Outcome::Cut, Some(Code::BudgetExceeded), true));
+            assert_eq!(charges[0].amount, Amount(64), "what was held");
+            assert_eq!(charges[0].overrun, Amount(usage.output.0 - 64), "what was written beyond is told");
+        }
+        let record = world.records(3).await.pop().unwrap();
+        assert_eq!((&record["outcome"], &record["budget"]), (&"cut".into(), &"acme-day".into()));
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_keeps_to_its_cap_is_never_ended() {
+    for unit in [Unit::OutputTokens, Unit::Tokens] {
+        for tokenizer in [Some("o200k_base"), Some("cl100k_base"), None] {
+            let server = Server::start(&seam::Host::real(), Act::Words(ENOUGH)).await;
+            let (world, _central) = world(&server, unit, tokenizer).await;
+            let answer = world.caller().chat(STREAM).await.text();
+            assert!(answer.ends_with("data: [DONE]\n\n") && !answer.contains("error"), "{answer}");
+            world.quiet().await;
+            assert_eq!(world.receipts(1).await[0].outcome, Outcome::Complete);
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_strict_budget_a_stream_runs_as_long_as_its_model_writes() {
+    let server = Server::start(&seam::Host::real(), Act::Words(TOO_MUCH)).await;
+    let world = World::start(&server.url, |_, _| {}).await;
+    let answer = world.caller().chat(STREAM).await.text();
+    assert_eq!((answer.matches(LINE).count(), answer.ends_with("data: [DONE]\n\n")), (80, true));
+}
+
+/// A node with credit of a strict budget in `unit`, and whose model is asked for 64 tokens.
+async fn world(server: &Server, unit: Unit, tokenizer: Option<&str>) -> (World, Bound<()>) {
+    let limit = Amount(1_000_000);
+    let budget = Budget { window: Window::Total, limit, ..fixtures::budget("acme-day", unit) };
+    let world = World::start(&server.url, |_, catalog| {
+        catalog.budgets.insert(budget.name.clone(), budget.clone());
+        catalog.models.get_mut("tiny").unwrap().tokenizer = tokenizer.map(ToOwned::to_owned);
+    })
+    .await;
+    let central = world.fund(&budget);
+    for tokenizer in Tokenizer::ALL {
+        world.edge.counting.build(&world.host, tokenizer);
+        while !world.edge.counting.is_built(tokenizer) {
+            world.host.sleep(Duration::from_millis(5)).await;
+        }
+    }
+    (world, central)
+}
