@@ -9,12 +9,15 @@ use std::sync::Arc;
 
 use base::{Amount, BudgetId, Mono, Name, Tokens};
 use edge_core::limits::{Ask, Refused};
-use edge_core::plan::Candidate;
+use edge_core::plan::{Candidate, Links};
+use edge_core::retry::IN_LINE;
+use egress::Waiter;
 use http::HeaderValue;
 use wire::catalog::{Budget, Scope};
 
 use crate::call::Edge;
 use crate::convert::Call;
+use crate::hall::{Passed, Way};
 use crate::identity::Caller;
 use crate::ingress::Arrival;
 pub(crate) use crate::passes::Level;
@@ -53,6 +56,7 @@ impl Denied {
     /// The level that refuses, and what is short there.
     pub(crate) fn level_and_want(&self) -> (&'static str, &'static str) {
         match self {
+            Self::Limit(limited) if limited.crowded.is_some() => (limited.level.as_str(), "queue"),
             Self::Limit(limited) => (limited.level.as_str(), want(limited.refused)),
             Self::Budget(Refusal::StorageFull, _) | Self::Budget(_, None) => (Level::Node.as_str(), CREDIT),
             Self::Budget(why, Some((budget, _most))) => {
@@ -120,7 +124,7 @@ impl Permit {
         if self.model.as_ref().is_some_and(|model| model.is_behind(&wish.gate)) {
             return Ok(());
         }
-        let (next, _allowance) = Passes::take(vec![wish], now)?;
+        let (next, _allowance) = self.places.also(&[wish], now)?;
         if let Some(mut before) = self.model.replace(next) {
             before.settle(0);
         }
@@ -148,34 +152,59 @@ pub(crate) async fn admit(
     call: &Call,
     route: &mut Route,
 ) -> Result<Permit, Denied> {
-    let (mut places, allowance) = pass(edge, caller, route).map_err(Denied::Limit)?;
+    let passed = pass(edge, arrival, caller, route).await.map_err(Denied::Limit)?;
+    let Passed { passes: mut places, allowance, over } = passed;
+    route.leave_out_models(&over);
     let model = Some(places.split(Level::Model));
     let (hold, asks, notices) = pay(edge, arrival, caller, call, route).await?;
     let payers = route.payers().to_vec();
     Ok(Permit { hold: Some(hold), asks, payers, notices, allowance, places, model })
 }
 
-/// Takes a place at every level: at the model that comes first of those whose limits let the call pass.
-fn pass(edge: &Edge, caller: &Caller, route: &mut Route) -> Result<(Passes, Allowance), Box<Limited>> {
+/// Has a call pass its limits. A stream waits for others to end, where that is all that it needs.
+async fn pass(
+    edge: &Edge,
+    arrival: &Arrival,
+    caller: &Caller,
+    route: &Route,
+) -> Result<Passed, Box<Limited>> {
     let (links, now) = (edge.dispatcher.links(), edge.host.now());
-    let mut over = Vec::new();
-    let mut soonest: Option<Refused> = None;
-    loop {
-        let model = route.first(&links, &over);
-        let limited = match Passes::take(wishes(edge, caller, route, model.as_deref()), now) {
-            Ok(passed) => {
-                route.leave_out_models(&over);
-                return Ok(passed);
-            }
-            Err(limited) => limited,
-        };
-        let (Some(model), Some(refused)) = (model, limited.model) else { return Err(limited) };
-        over.push(model.index);
-        soonest = Some(soonest.map_or(refused, |soonest| soonest.better(refused)));
-        if route.first(&links, &over).is_none() {
-            return Err(Limited::of(soonest, limited.others, limited.allowance).unwrap_or(limited));
+    let passed = edge.hall.pass(ways(edge, caller, route, &links), now);
+    match passed {
+        Err(limited) if route.stream() && limited.is_over_by_then() => {
+            let principal = caller.principal();
+            let waiter = Waiter {
+                tenant: principal.tenant.clone(),
+                weight: principal.weight,
+                priority: principal.priority.max(arrival.behalf.priority),
+                until: now + IN_LINE,
+            };
+            let ways = ways(edge, caller, route, &links).collect();
+            edge.hall.wait(waiter, ways, limited).await
         }
+        Ok(_) | Err(_) => passed,
     }
+}
+
+/// The models to which a call may go, in order, and what it asks for on the way to each. Where none can be reached, it asks
+/// for the rest all the same.
+fn ways<'a>(
+    edge: &'a Edge,
+    caller: &'a Caller,
+    route: &'a Route,
+    links: &'a Links,
+) -> impl Iterator<Item = Way> + 'a {
+    let (mut before, mut ended) = (Vec::new(), false);
+    std::iter::from_fn(move || {
+        let model = if ended { None } else { route.first(links, &before) };
+        if ended || (model.is_none() && !before.is_empty()) {
+            return None;
+        }
+        ended = model.is_none();
+        before.extend(model.as_ref().map(|model| model.index));
+        let wishes = wishes(edge, caller, route, model.as_deref());
+        Some(Way { model: model.map(|model| model.index), wishes })
+    })
 }
 
 /// What a call asks of each gate, in the order of their levels. It entered the node's when it arrived; more is known now.

@@ -21,6 +21,7 @@ use crate::counting::Counting;
 use crate::debug;
 use crate::dice::Dice;
 use crate::dispatch::{Begun, Dispatcher};
+use crate::hall::Hall;
 use crate::identity;
 use crate::ingress::{self, Allowed, Answer, Arrival, Flows, Upload, Via, Wanted};
 use crate::metrics::Counters;
@@ -49,6 +50,8 @@ pub(crate) struct Edge {
     pub(crate) debug: bool,
     pub(crate) snapshots: Snapshots,
     pub(crate) gate: SharedGate,
+    /// Streams that wait under limits.
+    pub(crate) hall: Hall,
     /// Room for the bodies of calls.
     pub(crate) bodies: Room,
     /// How many tokens calls have.
@@ -117,7 +120,7 @@ fn arrive(
     let (started, at) = (edge.host.now(), edge.host.wall());
     let ask = Ask { enters: true, ..Ask::default() };
     let wish = Wish { level: Level::Node, gate: Arc::clone(&edge.gate), ask };
-    let (mut pass, _allowance) = Passes::take(vec![wish], started).map_err(|limited| {
+    let (mut pass, _allowance) = Passes::take(&edge.hall, &[wish], started).map_err(|limited| {
         let denied = Denied::Limit(limited);
         edge.metrics.denied(&denied);
         denied.told(started, at)

@@ -15,6 +15,7 @@ mod counting;
 mod debug;
 mod dice;
 mod dispatch;
+mod hall;
 mod identity;
 mod ingress;
 mod journal;

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::counting::Counting;
 use crate::dice::Dice;
 use crate::dispatch::Dispatcher;
+use crate::hall::Hall;
 pub use crate::ingress::{BindError, TlsError};
 use crate::ingress::{Flows, Handler, Listeners};
 use crate::link::{self, Link, LinkError};
@@ -201,6 +202,7 @@ impl Node {
             debug: config.debug,
             snapshots: snapshots.clone(),
             gate: Arc::new(Lock::new(Gate::new(config.guard.limits))),
+            hall: Hall::new(&host, &metrics),
             bodies,
             counting: Counting::new(),
             purse,
@@ -223,11 +225,10 @@ impl Node {
         let follow = view.clone().follow(host.clone(), identity.node, snapshots, links, rest.clone());
         let serving =
             Serving { egress: egress.clone(), draining: drain.clone(), calls: calls.clone(), refusals };
-        let peers = peers::serve(host.clone(), endpoint.clone(), serving);
         let until = rest.clone();
         drop(host.spawn("credentials", async move { credentials.watch(until).await }));
         drop(host.spawn("links", follow));
-        drop(host.spawn("peers", peers));
+        drop(host.spawn("peers", peers::serve(host.clone(), endpoint.clone(), serving)));
         drop(host.spawn("apply", apply(Arc::clone(&edge), egress.clone(), rest.clone())));
         drop(host.spawn("warm", warm(Arc::clone(&edge), egress, view, rest.clone())));
         let (leaving, leave) = Stopper::new();
@@ -306,6 +307,7 @@ async fn apply(edge: Arc<Edge>, egress: Egress, stop: Stop) {
             last = Some(snapshot.stamp());
             edge.metrics.resolve(snapshot.catalog());
             egress.install(upstreams::of(snapshot.catalog(), &edge.region));
+            edge.hall.serve();
         }
         tokio::select! {
             biased;

@@ -4,12 +4,14 @@
 //! taken at one level for a call that another refuses.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Mono;
 use dialect::openai;
 use edge_core::limits::{Ask, Entered, Per, Refused, Standing};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::hall::Hall;
 use crate::snapshot::SharedGate;
 
 /// Whose limit it is.
@@ -58,6 +60,8 @@ pub(crate) struct Limited {
     pub(crate) model: Option<Refused>,
     /// The worst at the other levels.
     pub(crate) others: Option<(Level, Refused)>,
+    /// It would wait, but too many do already: when to come again.
+    pub(crate) crowded: Option<Duration>,
     pub(crate) allowance: Allowance,
 }
 
@@ -69,7 +73,12 @@ impl Limited {
         allowance: Allowance,
     ) -> Option<Box<Self>> {
         let (level, refused) = worse(others, model.map(|refused| (Level::Model, refused)))?;
-        Some(Box::new(Self { level, refused, model, others, allowance }))
+        Some(Box::new(Self { level, refused, model, others, crowded: None, allowance }))
+    }
+
+    /// Whether it passes once something in progress ends. What protects the node itself is not waited for.
+    pub(crate) fn is_over_by_then(&self) -> bool {
+        self.level != Level::Node && self.refused.until().is_none()
     }
 }
 
@@ -115,6 +124,8 @@ pub(crate) struct Passes {
     taken: Vec<(Level, SharedGate, Entered)>,
     /// The tokens of the call that was made.
     made: Option<u64>,
+    /// Those who wait for places.
+    hall: Hall,
 }
 
 impl Passes {
@@ -122,7 +133,7 @@ impl Passes {
     ///
     /// # Errors
     /// [`Limited`]: of all that stands against it what lasts longest.
-    pub(crate) fn take(wishes: Vec<Wish>, now: Mono) -> Result<(Self, Allowance), Box<Limited>> {
+    pub(crate) fn take(hall: &Hall, wishes: &[Wish], now: Mono) -> Result<(Self, Allowance), Box<Limited>> {
         let mut gates: Vec<_> = wishes.iter().map(|wish| wish.gate.lock()).collect();
         let (mut model, mut others) = (None, None);
         for (wish, gate) in wishes.iter().zip(&gates) {
@@ -146,15 +157,29 @@ impl Passes {
         if let Some(limited) = Limited::of(model, others, allowance) {
             return Err(limited);
         }
-        let taken = wishes.into_iter().zip(entered).map(|(wish, entered)| (wish.level, wish.gate, entered));
-        Ok((Self { taken: taken.collect(), made: None }, allowance))
+        let taken = wishes.iter().zip(entered);
+        let taken = taken.map(|(wish, entered)| (wish.level, Arc::clone(&wish.gate), entered)).collect();
+        Ok((Self { taken, made: None, hall: hall.clone() }, allowance))
+    }
+
+    /// No places at all.
+    pub(crate) fn none(hall: &Hall) -> Self {
+        Self { taken: Vec::new(), made: None, hall: hall.clone() }
+    }
+
+    /// More places of the same call, apart.
+    ///
+    /// # Errors
+    /// [`Limited`], as of [`Passes::take`].
+    pub(crate) fn also(&self, wishes: &[Wish], now: Mono) -> Result<(Self, Allowance), Box<Limited>> {
+        Self::take(&self.hall, wishes, now)
     }
 
     /// Those of one level, apart.
     pub(crate) fn split(&mut self, level: Level) -> Self {
         let (apart, taken) = std::mem::take(&mut self.taken).into_iter().partition(|(of, ..)| *of == level);
         self.taken = taken;
-        Self { taken: apart, made: self.made }
+        Self { taken: apart, made: self.made, hall: self.hall.clone() }
     }
 
     /// Whether there is one behind this gate.
@@ -176,6 +201,7 @@ impl Drop for Passes {
                 None => gate.lock().undo(entered),
             }
         }
+        self.hall.serve();
     }
 }
 
@@ -191,12 +217,13 @@ mod tests {
 
     #[test]
     fn what_one_level_refuses_takes_nothing_at_another() {
+        let hall = Hall::new(&seam::Host::real(), &telemetry::metrics::EdgeMetrics::new());
         let tenant = gate(Limits { requests_per_min: Some(10), concurrency: Some(5), ..Limits::default() });
         let key = gate(Limits { tokens_per_min: Some(60), ..Limits::default() });
-        let (passes, allowance) = Passes::take(wishes(&tenant, &key), Mono::ZERO).unwrap();
+        let (passes, allowance) = Passes::take(&hall, &wishes(&tenant, &key), Mono::ZERO).unwrap();
         let left = (allowance.requests.map(|rate| rate.left), allowance.tokens.map(|rate| rate.left));
         assert_eq!(left, (Some(9), Some(20)));
-        let limited = Passes::take(wishes(&tenant, &key), Mono::ZERO).unwrap_err();
+        let limited = Passes::take(&hall, &wishes(&tenant, &key), Mono::ZERO).unwrap_err();
         assert_eq!((limited.level, limited.model), (Level::Key, None));
         assert_eq!(limited.allowance.requests.map(|rate| rate.left), Some(9));
         assert_eq!(tenant.lock().in_progress(), (1, 0));
@@ -204,23 +231,24 @@ mod tests {
         // Not made: everything is as before.
         drop(passes);
         assert_eq!(tenant.lock().in_progress(), (0, 0));
-        let (mut passes, allowance) = Passes::take(wishes(&tenant, &key), Mono::ZERO).unwrap();
+        let (mut passes, allowance) = Passes::take(&hall, &wishes(&tenant, &key), Mono::ZERO).unwrap();
         assert_eq!(allowance.requests.map(|rate| rate.left), Some(9));
         // Made: the request is used, and the tokens that it was.
         passes.settle(5);
         drop(passes);
-        let (_passes, allowance) = Passes::take(wishes(&tenant, &key), Mono::ZERO).unwrap();
+        let (_passes, allowance) = Passes::take(&hall, &wishes(&tenant, &key), Mono::ZERO).unwrap();
         let left = (allowance.requests.map(|rate| rate.left), allowance.tokens.map(|rate| rate.left));
         assert_eq!(left, (Some(8), Some(15)));
     }
 
     #[test]
     fn the_refusal_that_lasts_longest_is_told_whichever_level_it_is_of() {
+        let hall = Hall::new(&seam::Host::real(), &telemetry::metrics::EdgeMetrics::new());
         let tenant = gate(Limits { requests_per_min: Some(1), ..Limits::default() });
         let key = gate(Limits { requests_per_s: Some(1), concurrency: Some(1), ..Limits::default() });
-        let _passes = Passes::take(wishes(&tenant, &key), Mono::ZERO).unwrap();
-        let limited = Passes::take(wishes(&tenant, &key), Mono::ZERO).unwrap_err();
-        let minute = Mono::ZERO + std::time::Duration::from_secs(60);
+        let _passes = Passes::take(&hall, &wishes(&tenant, &key), Mono::ZERO).unwrap();
+        let limited = Passes::take(&hall, &wishes(&tenant, &key), Mono::ZERO).unwrap_err();
+        let minute = Mono::ZERO + Duration::from_secs(60);
         let expected = (Level::Tenant, Refused::Rate(Per::RequestsPerMin, minute));
         assert_eq!((limited.level, limited.refused), expected);
     }

@@ -214,6 +214,10 @@ pub(crate) fn over(limited: &Limited, now: Mono) -> Rejection {
         Level::Node => Code::Overloaded,
         Level::Tenant | Level::App | Level::Key | Level::Model => usual,
     };
+    if let Some(after) = limited.crowded {
+        let words = format!("More calls at once than {whose}, and too many wait already.");
+        return Rejection::new(Code::QueueFull, words).retry_after(after);
+    }
     match limited.refused {
         Refused::Rate(_per, Mono::FAR) => {
             Rejection::new(code(Code::RateLimited), format!("No calls at all are what {whose}."))

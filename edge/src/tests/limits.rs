@@ -67,27 +67,73 @@ async fn calls_at_once_are_refused_beyond_the_limit_at_every_level_and_places_co
 const EMBED: &str = r#"{"model":"tiny","input":"hi"}"#;
 
 #[tokio::test]
-async fn open_streams_are_refused_beyond_the_limit_at_every_level_and_other_calls_are_not() {
-    for level in LEVELS {
-        let (server, world) = limited(level, Limits { streams: Some(1), ..Limits::default() }).await;
-        let caller = world.caller();
-        server.does(Act::Break(&["one"]));
-        let mut held = stream(&caller).await;
-        refused(&caller.chat(STREAM).await, level, "concurrency_limited");
-        server.does(Act::Complete);
-        assert_eq!(caller.chat(CHAT).await.status, 200, "{level:?}: a call that is no stream");
-        // The place comes back when the stream ends, while its caller stays.
-        server.go_on();
-        while held.frame().await.is_some() {}
-        comes_back(&world, || async { caller.chat(STREAM).await.status == 200 }).await;
-        server.does(Act::Hang(&["one"]));
-        let left = stream(&caller).await;
-        refused(&caller.chat(STREAM).await, level, "concurrency_limited");
-        drop(left);
-        server.open(0).await;
-        server.does(Act::Complete);
-        comes_back(&world, || async { caller.chat(STREAM).await.status == 200 }).await;
+async fn streams_beyond_the_limit_wait_for_one_to_end_and_what_protects_the_node_refuses_at_once() {
+    for limits in [
+        Limits { streams: Some(1), ..Limits::default() },
+        Limits { concurrency: Some(1), ..Limits::default() },
+    ] {
+        for level in LEVELS {
+            let (server, world) = limited(level, limits).await;
+            let caller = world.caller();
+            server.does(Act::Break(&["one"]));
+            let mut held = stream(&caller).await;
+            server.does(Act::Words(&["two"]));
+            if level == Level::Node {
+                refused(&caller.chat(STREAM).await, level, "concurrency_limited");
+            } else {
+                let leaver = streams(&world).bound();
+                waiting(&world, 1).await;
+                drop(leaver);
+                waiting(&world, 0).await;
+                let next = streams(&world);
+                waiting(&world, 1).await;
+                assert_eq!(server.asked().len(), 1, "{level:?}: nobody else is served meanwhile");
+                // The place comes free when the stream ends, while its caller stays.
+                server.go_on();
+                while held.frame().await.is_some() {}
+                assert_eq!(next.await.unwrap(), 200, "{level:?}");
+            }
+            drop(held);
+            if limits.concurrency.is_none() {
+                server.does(Act::Complete);
+                assert_eq!(caller.chat(CHAT).await.status, 200, "{level:?}: a call that is no stream");
+            }
+            world.quiet().await;
+        }
     }
+}
+
+#[tokio::test]
+async fn a_higher_limit_lets_those_pass_who_wait() {
+    let limits = Limits { streams: Some(1), ..Limits::default() };
+    let (server, world) = limited(Level::Key, limits).await;
+    server.does(Act::Hang(&["one"]));
+    let _held = stream(&world.caller()).await;
+    server.does(Act::Words(&["two"]));
+    let next = streams(&world);
+    waiting(&world, 1).await;
+    let mut catalog = world.edge.snapshots.load().catalog().clone();
+    catalog.keys.values_mut().for_each(|key| key.limits.streams = Some(2));
+    world.install(2, catalog).await;
+    assert_eq!(next.await.unwrap(), 200);
+}
+
+/// A call that asks for a stream, and its status.
+fn streams(world: &World) -> seam::Task<u16> {
+    let caller = world.caller();
+    world.host.spawn("stream", async move { caller.chat(STREAM).await.status.as_u16() })
+}
+
+/// Waits until so many calls wait under limits.
+async fn waiting(world: &World, many: u32) {
+    let line = format!("portolan_queue_depth{{queue=\"limit\",priority=\"interactive\"}} {many}\n");
+    let seen = async {
+        let caller = world.caller();
+        while !caller.over(Over::Plain1, caller.get("/metrics")).await.text().contains(&line) {
+            world.host.sleep(Duration::from_millis(2)).await;
+        }
+    };
+    world.host.timeout(Duration::from_secs(5), seen).await.expect("calls wait");
 }
 
 #[tokio::test]

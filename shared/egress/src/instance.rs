@@ -10,7 +10,7 @@ use seam::{Host, Lock};
 use upstream::{Fault, Health, Offer, Ticket};
 
 use crate::connection::Connection;
-use crate::line::Line;
+use crate::places::Places;
 use crate::pool::Shared;
 use crate::{Origin, Tls, Upstream};
 
@@ -191,7 +191,7 @@ impl Instance {
 #[derive(Debug)]
 pub(crate) struct Lease {
     instance: Arc<Instance>,
-    line: Arc<Line>,
+    line: Arc<Places>,
     shared: Arc<Shared>,
     ticket: Ticket,
     health: Health,
@@ -201,7 +201,7 @@ impl Lease {
     /// Takes a place; `None` when the offer changed since it was made.
     pub(crate) fn take(
         instance: &Arc<Instance>,
-        line: &Arc<Line>,
+        line: &Arc<Places>,
         (shared, now): (&Arc<Shared>, Mono),
         tokens: u64,
     ) -> Option<Self> {

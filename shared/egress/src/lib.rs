@@ -20,6 +20,7 @@ pub mod headers;
 mod instance;
 mod line;
 mod origin;
+mod places;
 mod pool;
 mod request;
 mod room;
@@ -33,11 +34,12 @@ pub use answer::{answer, decline};
 pub use body::ReplyBody;
 pub use exchange::{Exchange, Failed, Reply};
 pub use instance::InstanceStatus;
+pub use line::{Line, Waited};
 pub use origin::{BadOrigin, Credential, Origin};
 pub use pool::{Egress, Options, Upstream};
 pub use room::{Full, Gathering, Room};
 pub use tls::{BadAuthority, Tls};
-pub use upstream::Terms;
+pub use upstream::{Bounds, Crowded, Terms, Waiter};
 
 #[cfg(test)]
 mod tests;

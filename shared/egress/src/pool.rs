@@ -14,7 +14,7 @@ use upstream::{Bounds, Choice, Terms, choose};
 use wire::call::{CallHead, ServeAt};
 
 use crate::instance::{Instance, Keeping, Lease};
-use crate::line::{Line, Wanted};
+use crate::places::{Places, Wanted};
 use crate::{Credential, InstanceStatus, Origin, Room, Tls};
 
 /// How often kept connections are looked at.
@@ -118,7 +118,7 @@ type Groups = BTreeMap<ModelName, Group>;
 #[derive(Debug)]
 struct Group {
     instances: Vec<Arc<Instance>>,
-    line: Arc<Line>,
+    line: Arc<Places>,
 }
 
 impl Egress {
@@ -156,7 +156,7 @@ impl Egress {
                 group.instances.iter().find(|one| one.spec.name == spec.name && one.spec.at == spec.at)
             });
             let group = groups.entry(spec.model.clone()).or_insert_with(|| {
-                let fresh = || Arc::new(Line::new(self.shared.options.waiting));
+                let fresh = || Arc::new(self.shared.no_line());
                 let line = was.map_or_else(fresh, |group| Arc::clone(&group.line));
                 Group { instances: Vec::new(), line }
             });
@@ -228,12 +228,21 @@ impl Shared {
     }
 
     /// The line before a model's instances.
-    pub(crate) fn line(&self, model: &ModelName) -> Option<Arc<Line>> {
+    pub(crate) fn line(&self, model: &ModelName) -> Option<Arc<Places>> {
         self.groups.load().get(model).map(|group| Arc::clone(&group.line))
     }
 
+    fn no_line(&self) -> Places {
+        Places::new(self.host.clone(), self.options.waiting, self.options.queue.clone())
+    }
+
     /// A place for a call whose turn it is.
-    pub(crate) fn place_in_turn(self: &Arc<Self>, wanted: Wanted<'_>, line: &Arc<Line>, now: Mono) -> Place {
+    pub(crate) fn place_in_turn(
+        self: &Arc<Self>,
+        wanted: Wanted<'_>,
+        line: &Arc<Places>,
+        now: Mono,
+    ) -> Place {
         let groups = self.groups.load();
         let Some(group) = groups.get(wanted.model) else { return Place::None };
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);

@@ -25,7 +25,7 @@ metrics! {
     CALLS = "portolan_calls", "Calls ended, by model, operation and outcome";
     TENANT_CALLS = "portolan_tenant_calls", "Calls ended, by tenant and outcome";
     REJECTIONS = "portolan_rejections", "Calls answered with an error of ours, by code";
-    REFUSALS = "portolan_refusals", "Calls that a limit or a budget refused, by its level (node, tenant, app, key, scenario, user, model, provider) and what was short (a rate, concurrency, streams, budget, credit)";
+    REFUSALS = "portolan_refusals", "Calls that a limit or a budget refused, by its level (node, tenant, app, key, scenario, user, model, provider) and what was short (a rate, concurrency, streams, queue, budget, credit)";
     CALL_SECONDS = "portolan_call_seconds", "Time from a call's first byte in to its last byte out, in seconds, by model";
     FIRST_BYTE_SECONDS = "portolan_first_byte_seconds", "Time until the first byte of the answer, in seconds, by model";
     CHUNK_GAP_SECONDS = "portolan_longest_chunk_gap_seconds", "Longest time between two chunks of a stream, in seconds, by model";

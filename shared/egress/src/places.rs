@@ -1,0 +1,83 @@
+//! Calls that wait for a place while every instance of a model is full.
+
+use std::sync::Arc;
+
+use base::{ModelName, Mono};
+use upstream::{Crowded, Waiter};
+use wire::call::{CallHead, ServeAt};
+
+use crate::instance::Instance;
+use crate::line::{Line, Waited};
+use crate::pool::{Place, Shared};
+
+/// The line before one model's instances.
+pub(crate) type Places = Line<Waiting, Place>;
+
+/// What a call wants of a model's instances.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) model: &'a ModelName,
+    pub(crate) at: ServeAt,
+    /// The most tokens that it can be.
+    pub(crate) tokens: u64,
+    /// Instances that failed it.
+    pub(crate) tried: &'a [Arc<Instance>],
+}
+
+/// The same, while it waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    model: ModelName,
+    at: ServeAt,
+    tokens: u64,
+    tried: Vec<Arc<Instance>>,
+}
+
+impl<'a> Wanted<'a> {
+    pub(crate) const fn by(call: &'a CallHead, tried: &'a [Arc<Instance>]) -> Self {
+        Self { model: &call.model, at: call.serve_at, tokens: call.tokens, tried }
+    }
+}
+
+impl Waiting {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { model: &self.model, at: self.at, tokens: self.tokens, tried: &self.tried }
+    }
+}
+
+impl Shared {
+    /// A place for `call` as soon as it is its turn, within `until`; refused at once when the line is full.
+    pub(crate) async fn wait_for_place(
+        self: &Arc<Self>,
+        call: &CallHead,
+        tried: &[Arc<Instance>],
+        until: Mono,
+    ) -> Place {
+        let Some(line) = self.line(&call.model) else { return Place::None };
+        let (tenant, weight, priority) = (call.tenant.clone(), call.weight, call.priority);
+        let waiter = Waiter { tenant, weight, priority, until };
+        let (model, at, tokens) = (call.model.clone(), call.serve_at, call.tokens);
+        let waiting = Waiting { model, at, tokens, tried: tried.to_vec() };
+        match line.wait(waiter, waiting, || self.serve_line(&line)).await {
+            Waited::Served(place) => place,
+            Waited::Late => Place::Full { until: None },
+            Waited::Crowded(Crowded { after }) => Place::Crowded { after },
+        }
+    }
+
+    /// Hands places that are free to the calls whose turn it is, and again when rates let the first of the others pass.
+    pub(crate) fn serve_line(self: &Arc<Self>, line: &Arc<Places>) {
+        let again = line.serve(|waiting, now| match self.place_in_turn(waiting.wanted(), line, now) {
+            Place::Full { until } => Err(until),
+            decided => Ok(decided),
+        });
+        let Some(again) = again else { return };
+        let (host, shared, line) = (self.host.clone(), Arc::downgrade(self), Arc::clone(line));
+        drop(self.host.spawn("egress-line", async move {
+            host.sleep_until(again).await;
+            if let Some(shared) = shared.upgrade() {
+                shared.serve_line(&line);
+            }
+        }));
+    }
+}
