@@ -6,6 +6,7 @@
 //! and those over a rate, are told at once: they do not wait here.
 
 use std::borrow::Borrow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use egress::{Bounds, Line, Waited, Waiter};
 use seam::Host;
 use telemetry::metrics::EdgeMetrics;
 
-use crate::passes::{Allowance, Limited, Passes, Wish};
+use crate::passes::{Allowance, Level, Limited, Passes, Wish};
 
 /// A stream holds its body while it waits, which the room for bodies bounds, too.
 const BOUNDS: Bounds = Bounds { all: 1_024, each: 256, ages: Duration::from_secs(10) };
@@ -97,9 +98,21 @@ impl Hall {
 
     /// A place may be free, or limits have changed: lets those pass whose turn it is.
     pub(crate) fn serve(&self) {
+        // Gates found full: all who wait are streams, and whoever else needs one of these need not be looked at.
+        let mut full = BTreeSet::new();
         let again = self.line.serve(|ways, now| {
-            let until = |limited: &Limited| limited.refused.until().filter(|until| *until < Mono::FAR);
-            self.pass(ways.iter(), now).map_err(|limited| until(&limited))
+            let common = ways.first().map(|way| &way.wishes).into_iter().flatten();
+            let common = common.filter(|wish| ways.len() == 1 || wish.level != Level::Model);
+            if common.clone().any(|wish| full.contains(&Arc::as_ptr(&wish.gate))) {
+                return Err(None);
+            }
+            self.pass(ways.iter(), now).map_err(|limited| {
+                if limited.is_over_by_then() {
+                    let gate = common.clone().find(|wish| wish.level == limited.level);
+                    full.extend(gate.map(|wish| Arc::as_ptr(&wish.gate)));
+                }
+                limited.refused.until().filter(|until| *until < Mono::FAR)
+            })
         });
         let Some(again) = again else { return };
         let (host, line) = (self.host.clone(), Arc::downgrade(&self.line));
@@ -120,7 +133,6 @@ mod tests {
     use wire::catalog::Limits;
 
     use super::*;
-    use crate::passes::Level;
     use crate::snapshot::SharedGate;
 
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -177,6 +189,24 @@ mod tests {
         let waited = room.hall.host.now().since(begun);
         let minute = Duration::from_secs(60);
         assert!((minute..minute + Duration::from_millis(10)).contains(&waited), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_needs_another_gate_is_not_held_up_by_those_before_a_full_one() {
+        let one = Room::new(Limits { streams: Some(1), ..Limits::default() });
+        let limits = Limits { streams: Some(1), ..Limits::default() };
+        let other = Room { hall: one.hall.clone(), gate: Arc::new(Lock::new(Gate::new(limits))) };
+        let full = one.enters("acme", Priority::Interactive).await.unwrap();
+        let held = other.enters("acme", Priority::Interactive).await.unwrap();
+        let first = one.waits("acme", Priority::Interactive).await;
+        let second = one.waits("acme", Priority::Interactive).await;
+        let behind = other.waits("acme", Priority::Interactive).await;
+        drop(held);
+        drop(behind.await.unwrap().unwrap());
+        assert_eq!(one.gate.lock().in_progress(), (1, 1));
+        drop(full);
+        drop(first.await.unwrap().unwrap());
+        drop(second.await.unwrap().unwrap());
     }
 
     /// One gate and those who wait before it.
