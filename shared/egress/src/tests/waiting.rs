@@ -105,6 +105,8 @@ async fn an_instance_over_its_rate_is_passed_over_and_else_waited_for_until_the_
     // A call is one of 100 tokens at most, and turns out as one of 11.
     let terms = Terms { requests_per_min: Some(2), tokens_per_min: Some(150), ..Terms::default() };
     egress.install(vec![Upstream { terms, ..upstream("a", &slow) }, upstream("b", &other)]);
+    // The rate lets the call pass between two looks at what is kept.
+    net.host().sleep(Duration::from_millis(137)).await;
     for _call in 0..6 {
         read(ask(&egress, false).await.unwrap()).await;
     }
