@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use base::Name;
-use central_core::{Sealed, State};
-use egress::{Credential, Egress, Origin, Terms, Upstream};
+use central_core::{KeyOf, Sealed, State};
+use egress::{Credential, Egress, Key, KeyTerms, Origin, Terms, Upstream};
 use wire::call::ServeAt;
-use wire::catalog::{Catalog, Provider};
+use wire::catalog::{Catalog, DEFAULT_KEY, Provider, ProviderKey};
 
 use crate::consensus::Consensus;
 use crate::seal::SealKeys;
@@ -35,7 +34,7 @@ impl Relay {
     pub(crate) fn refresh(&self) {
         let (catalog, credentials) =
             self.shared.consensus.read(|state: &State| (state.shared_catalog(), state.credentials().clone()));
-        let open = |provider: &Provider| self.open(&provider.name, credentials.get(&provider.name)?);
+        let open = |of: &KeyOf| self.open(of, credentials.get(of)?);
         self.shared.egress.install(upstreams(&catalog, open));
     }
 
@@ -45,15 +44,15 @@ impl Relay {
         &self.shared.egress
     }
 
-    fn open(&self, provider: &Name, sealed: &Sealed) -> Option<Credential> {
+    fn open(&self, of: &KeyOf, sealed: &Sealed) -> Option<Credential> {
         let Some(keys) = &self.shared.keys else {
-            tracing::warn!(%provider, "this node has no sealing keys; it calls the provider without a credential");
+            tracing::warn!(%of, "this node has no sealing keys; it calls the provider without this credential");
             return None;
         };
-        match keys.open(provider, sealed) {
+        match keys.open(of, sealed) {
             Ok(secret) => Credential::bearer(&secret),
             Err(error) => {
-                tracing::error!(%error, "a provider is called without its credential");
+                tracing::error!(%error, "a provider is called without one of its credentials");
                 None
             }
         }
@@ -61,7 +60,7 @@ impl Relay {
 }
 
 /// One upstream per model that a provider serves.
-fn upstreams(catalog: &Catalog, open: impl Fn(&Provider) -> Option<Credential>) -> Vec<Upstream> {
+fn upstreams(catalog: &Catalog, open: impl Fn(&KeyOf) -> Option<Credential>) -> Vec<Upstream> {
     let mut upstreams = Vec::new();
     for provider in catalog.providers.values() {
         let served = catalog.models.values().filter(|model| model.provider.as_ref() == Some(&provider.name));
@@ -72,15 +71,41 @@ fn upstreams(catalog: &Catalog, open: impl Fn(&Provider) -> Option<Credential>) 
                 continue;
             }
         };
-        let credential = open(provider);
+        let keys = keys(provider, &open);
         upstreams.extend(served.map(|model| Upstream {
             at: ServeAt::Provider,
             model: model.name.clone(),
             name: provider.name.clone(),
             origin: origin.clone(),
-            credential: credential.clone(),
+            keys: keys.clone(),
             terms: Terms::default(),
         }));
     }
     upstreams
+}
+
+/// A provider's keys, as far as their credentials open. One credential without a name is one key without limits.
+fn keys(provider: &Provider, open: impl Fn(&KeyOf) -> Option<Credential>) -> Vec<Key> {
+    let key = |terms: KeyTerms| {
+        let of = KeyOf { provider: provider.name.clone(), key: terms.name.clone() };
+        Some(Key { terms, credential: open(&of)? })
+    };
+    if provider.keys.is_empty() {
+        let name = DEFAULT_KEY.parse().ok();
+        return name
+            .and_then(|name| key(KeyTerms { name, weight: 1, terms: Terms::default() }))
+            .into_iter()
+            .collect();
+    }
+    let terms = |of: &ProviderKey| KeyTerms {
+        name: of.name.clone(),
+        weight: of.weight,
+        terms: Terms {
+            concurrency: of.concurrency,
+            requests_per_s: None,
+            requests_per_min: of.requests_per_min,
+            tokens_per_min: of.tokens_per_min,
+        },
+    };
+    provider.keys.iter().filter_map(|of| key(terms(of))).collect()
 }

@@ -1,6 +1,6 @@
 //! Sealing of providers' credentials: AES-256-GCM under keys that stand in a file of the node and never in the log.
 //!
-//! The provider's name is bound into each seal, so that a sealed credential cannot be moved to another provider. A nonce
+//! The provider's and the key's name are bound into each seal, so that a sealed credential cannot be moved to another of either. A nonce
 //! is drawn for each seal. The first key of the file seals, all of them open: to rotate, put the new key first on every
 //! node, apply the credentials again, then drop the old key.
 
@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use base::Name;
-use central_core::Sealed;
+use central_core::{KeyOf, Sealed};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use seam::Host;
 
@@ -39,19 +38,19 @@ pub enum SealError {
         line: usize,
     },
     /// The credential was sealed under a key that the file lacks.
-    #[error("the credential of provider {provider} is sealed under key {key}, which this node does not have")]
+    #[error("the credential of {of} is sealed under sealing key {key}, which this node does not have")]
     UnknownKey {
         /// Whose credential.
-        provider: Name,
+        of: KeyOf,
         /// Which key.
         key: u32,
     },
-    /// The seal is broken, or was made for another provider.
-    #[error("the sealed credential of provider {0} does not open")]
-    Broken(Name),
+    /// The seal is broken, or was made for another provider or key.
+    #[error("the sealed credential of {0} does not open")]
+    Broken(KeyOf),
     /// The cipher refused, which only a fault of ours causes.
-    #[error("the credential of provider {0} cannot be sealed")]
-    Cipher(Name),
+    #[error("the credential of {0} cannot be sealed")]
+    Cipher(KeyOf),
 }
 
 impl SealKeys {
@@ -83,32 +82,32 @@ impl SealKeys {
         first.map(|first| Self { first, keys }).ok_or(1)
     }
 
-    /// Seals a provider's credential.
+    /// Seals the credential of a provider's key.
     ///
     /// # Errors
     /// [`SealError::Cipher`], which only a fault of ours causes.
-    pub fn seal(&self, host: &Host, provider: &Name, secret: &str) -> Result<Sealed, SealError> {
-        let failed = || SealError::Cipher(provider.clone());
+    pub fn seal(&self, host: &Host, of: &KeyOf, secret: &str) -> Result<Sealed, SealError> {
+        let failed = || SealError::Cipher(of.clone());
         let key = self.keys.get(&self.first).ok_or_else(failed)?;
         let mut nonce = [0; NONCE_LEN];
         host.fill_random(&mut nonce);
         let mut sealed = secret.as_bytes().to_vec();
-        let bound = Aad::from(provider.as_str().as_bytes());
+        let bound = bound(of);
         key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), bound, &mut sealed)
             .map_err(|_unspecified| failed())?;
         Ok(Sealed { key: self.first, nonce, ciphertext: sealed })
     }
 
-    /// Opens a provider's credential.
+    /// Opens the credential of a provider's key.
     ///
     /// # Errors
     /// [`SealError::UnknownKey`] or [`SealError::Broken`].
-    pub fn open(&self, provider: &Name, sealed: &Sealed) -> Result<String, SealError> {
-        let broken = || SealError::Broken(provider.clone());
-        let unknown = || SealError::UnknownKey { provider: provider.clone(), key: sealed.key };
+    pub fn open(&self, of: &KeyOf, sealed: &Sealed) -> Result<String, SealError> {
+        let broken = || SealError::Broken(of.clone());
+        let unknown = || SealError::UnknownKey { of: of.clone(), key: sealed.key };
         let key = self.keys.get(&sealed.key).ok_or_else(unknown)?;
         let mut text = sealed.ciphertext.clone();
-        let bound = Aad::from(provider.as_str().as_bytes());
+        let bound = bound(of);
         let opened = key
             .open_in_place(Nonce::assume_unique_for_key(sealed.nonce), bound, &mut text)
             .map_err(|_unspecified| broken())?;
@@ -131,6 +130,11 @@ pub fn new_key_file(host: &Host, id: u32) -> String {
     format!("{id} {digits}\n")
 }
 
+/// What a seal is bound to. No name holds the character between them.
+fn bound(of: &KeyOf) -> Aad<Vec<u8>> {
+    Aad::from(format!("{}\0{}", of.provider, of.key).into_bytes())
+}
+
 fn key(line: &str) -> Option<(u32, LessSafeKey)> {
     let (id, digits) = line.split_once(' ')?;
     let digits = digits.trim();
@@ -150,14 +154,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_credential_opens_for_its_provider_alone_and_under_an_older_key() {
+    async fn a_credential_opens_for_its_provider_and_key_alone_and_under_an_older_sealing_key() {
         let host = Host::real();
-        let (one, two): (Name, Name) = ("one".parse().unwrap(), "two".parse().unwrap());
+        let of = |provider: &str, key: &str| KeyOf {
+            provider: provider.parse().unwrap(),
+            key: key.parse().unwrap(),
+        };
+        let one = of("one", "a");
         let old = new_key_file(&host, 1);
         let keys = SealKeys::parse(&old).unwrap();
         let sealed = keys.seal(&host, &one, "sk-secret").unwrap();
         assert_eq!(keys.open(&one, &sealed).unwrap(), "sk-secret");
-        assert!(matches!(keys.open(&two, &sealed), Err(SealError::Broken(_))));
+        for other in [of("two", "a"), of("one", "b"), of("on", "ea")] {
+            assert!(matches!(keys.open(&other, &sealed), Err(SealError::Broken(_))));
+        }
         let rotated = SealKeys::parse(&format!("{}{old}", new_key_file(&host, 2))).unwrap();
         assert_eq!(rotated.open(&one, &sealed).unwrap(), "sk-secret");
         assert_eq!(rotated.seal(&host, &one, "x").unwrap().key, 2);

@@ -18,6 +18,7 @@ use wire::frame::Kind;
 use crate::admin::api;
 use crate::books;
 use crate::consensus::{Consensus, Member, Standing};
+use crate::relay::Relay;
 use crate::sessions::Sessions;
 
 /// How long another central node may take to answer.
@@ -30,6 +31,7 @@ pub(crate) struct Overview {
     pub(crate) consensus: Consensus,
     pub(crate) sessions: Sessions,
     pub(crate) links: Links,
+    pub(crate) relay: Relay,
 }
 
 /// What one central node sees of itself and its edges.
@@ -41,6 +43,7 @@ struct View {
     applied: Revision,
     edges: Vec<EdgeView>,
     links: Vec<(Name, u32)>,
+    keys: Vec<api::KeyRow>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,6 +78,7 @@ impl Overview {
             applied: self.consensus.standing().applied,
             edges: self.sessions.attached().into_iter().map(edge).collect(),
             links: self.links.rtts().into_iter().map(|(to, rtt)| (to, micros(rtt))).collect(),
+            keys: self.relay.egress().keys().into_iter().map(|key| key_row(self.name(), key)).collect(),
         }
     }
 
@@ -123,8 +127,9 @@ impl Overview {
         let standing = self.consensus.standing();
         let (members, views) = self.gather(&standing).await;
         let leader = standing.members.iter().find(|member| Some(member.id) == standing.leader);
-        let mut attached = BTreeMap::new();
+        let (mut attached, mut keys) = (BTreeMap::new(), Vec::new());
         for (central, view) in views {
+            keys.extend(view.keys);
             attached.extend(view.edges.into_iter().map(|edge| (edge.edge.clone(), (central.clone(), edge))));
         }
         let identity = self.links.endpoint().identity();
@@ -143,6 +148,7 @@ impl Overview {
                 edges: edges.map(|(name, edge)| edge_row(name, edge, attached.remove(name))).collect(),
                 models: Vec::new(),
                 budgets: Vec::new(),
+                keys,
             };
             (state.shared_catalog(), status)
         });
@@ -191,6 +197,19 @@ fn member_row(member: &Member, view: Option<&View>) -> api::MemberRow {
         applied: view.map(|view| view.applied.0),
         sessions: view.map(|view| view.edges.len()),
         links: view.map(|view| links(&view.links)).unwrap_or_default(),
+    }
+}
+
+fn key_row(node: Name, state: egress::KeyState) -> api::KeyRow {
+    let ms = |left: Duration| u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    api::KeyRow {
+        node,
+        provider: state.provider,
+        key: state.key,
+        weight: state.weight,
+        outstanding: state.outstanding,
+        suspended_ms: state.suspended.map(ms),
+        paced_ms: state.paced.map(ms),
     }
 }
 

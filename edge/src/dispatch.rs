@@ -99,6 +99,7 @@ impl Dispatcher {
             let begun = match self.send(&attempt.path, outbound, account).await {
                 Ok(mut reply) => {
                     account.note(std::mem::take(&mut reply.notes));
+                    account.keyed(reply.provider_key.take());
                     begin::begin(reply, call.stream(), self.egress.answers()).await
                 }
                 Err(failed) => Err(failed),

@@ -12,7 +12,7 @@ mod trying;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Code, ModelName, Mono, Usage};
+use base::{Code, ModelName, Mono, Name, Usage};
 use bytes::Bytes;
 use edge_core::bound::Bound;
 use edge_core::plan::{Attempt, Candidate};
@@ -57,6 +57,8 @@ pub(crate) struct Open {
     /// While it is in progress.
     trying: Option<Trying>,
     pub(crate) attempts: u16,
+    /// The provider's key that the last attempt was made with, as far as it was told.
+    provider_key: Option<Name>,
     pub(crate) hops: Vec<Hop>,
     /// What upstreams said, each with its place among all hops.
     notes: Vec<(usize, Note)>,
@@ -117,6 +119,7 @@ impl Account {
             attempt: None,
             trying: None,
             attempts: 0,
+            provider_key: None,
             hops: Vec::new(),
             notes: Vec::new(),
             status: 0,
@@ -148,6 +151,7 @@ impl Account {
                 open.attempt = Some((attempt.clone(), bound));
             }
             open.attempts += 1;
+            open.provider_key = None;
             open.trying = Some(Trying::begin(open.edge.host.now(), open.hops.len()));
         }
     }
@@ -169,6 +173,13 @@ impl Account {
         if let Some(open) = &mut self.0 {
             let before = open.hops.len();
             open.notes.extend(notes.into_iter().map(|note| (before + usize::from(note.hop), note)));
+        }
+    }
+
+    /// The attempt in progress is answered by its provider with this key.
+    pub(crate) fn keyed(&mut self, provider_key: Option<Name>) {
+        if let Some(open) = &mut self.0 {
+            open.provider_key = provider_key;
         }
     }
 
@@ -292,6 +303,7 @@ impl Open {
             region: self.edge.region.clone(),
             served_by: self.attempt.as_ref().map(|(attempt, _)| record::served_by(&attempt.path)),
             provider: self.provider(),
+            provider_key: self.provider_key.clone(),
             attempts: self.attempts,
             usage: bill.usage,
             estimated: bill.estimated,
@@ -304,7 +316,7 @@ impl Open {
     }
 
     /// The provider, when the last attempt went through central.
-    pub(crate) fn provider(&self) -> Option<base::Name> {
+    pub(crate) fn provider(&self) -> Option<Name> {
         let (attempt, _) = self.attempt.as_ref()?;
         match attempt.path {
             edge_core::plan::Path::Central(_) => attempt.candidate.model.provider.clone(),

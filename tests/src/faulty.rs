@@ -1,8 +1,10 @@
 //! An upstream that misbehaves on demand, for end-to-end tests.
 //!
 //! A call picks its fault by the model it asks for (`fault/half-json`); any other model meets the fault that the
-//! server is set to, [`Fault::None`] at first. It counts calls and calls that were left by the gateway.
+//! server is set to, [`Fault::None`] at first, unless the key that it is made with has one of its own. It counts calls, calls of
+//! each key, and calls that were left by the gateway.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ const WHOLE: &str = r#"{"id":"chatcmpl-faulty","object":"chat.completion","creat
 const EMPTY: &str = r#"{"id":"chatcmpl-faulty","object":"chat.completion","created":1700000000,"model":"faulty","choices":[{"index":0,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":8,"completion_tokens":0,"total_tokens":8}}"#;
 const ERROR: &str =
     r#"{"error":{"message":"the model fell over","type":"server_error","param":null,"code":null}}"#;
+const REVOKED: &str = r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}"#;
 const LIMITED: &str =
     r#"{"error":{"message":"slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
 const HTML: &str = "<!doctype html><html><body><h1>Welcome to the captive portal</h1></body></html>";
@@ -36,6 +39,8 @@ pub enum Fault {
     None,
     /// 500 with an error body.
     Status500,
+    /// 401: the key is none.
+    Status401,
     /// 429 without a Retry-After.
     Status429,
     /// 429 with `Retry-After: 7`.
@@ -64,9 +69,10 @@ pub enum Fault {
     Held,
 }
 
-const NAMES: [(&str, Fault); 15] = [
+const NAMES: [(&str, Fault); 16] = [
     ("none", Fault::None),
     ("500", Fault::Status500),
+    ("401", Fault::Status401),
     ("429", Fault::Status429),
     ("429-retry-after", Fault::RetryAfter),
     ("error-in-200", Fault::ErrorIn200),
@@ -112,6 +118,10 @@ pub struct Faulty {
 #[derive(Debug)]
 struct State {
     fault: Lock<Fault>,
+    /// Faults of keys.
+    of_keys: Lock<BTreeMap<String, Fault>>,
+    /// Calls received with each key.
+    by_key: Lock<BTreeMap<String, u64>>,
     calls: AtomicU64,
     left: AtomicU64,
     released: watch::Sender<bool>,
@@ -124,6 +134,8 @@ impl Faulty {
         let addr = listener.local_addr().unwrap();
         let state = Arc::new(State {
             fault: Lock::new(Fault::None),
+            of_keys: Lock::default(),
+            by_key: Lock::default(),
             calls: AtomicU64::new(0),
             left: AtomicU64::new(0),
             released: watch::Sender::new(false),
@@ -141,6 +153,17 @@ impl Faulty {
     /// The fault of calls that do not pick one.
     pub fn set(&self, fault: Fault) {
         *self.state.fault.lock() = fault;
+    }
+
+    /// The fault of calls with a key, whatever they ask for.
+    pub fn set_for(&self, key: &str, fault: Fault) {
+        self.state.of_keys.lock().insert(key.to_owned(), fault);
+    }
+
+    /// Calls received with a key.
+    #[must_use]
+    pub fn calls_with(&self, key: &str) -> u64 {
+        self.state.by_key.lock().get(key).copied().unwrap_or_default()
     }
 
     /// Lets the rest of every held stream go, now and later.
@@ -196,7 +219,10 @@ async fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
         state.calls.fetch_add(1, Ordering::SeqCst);
         let request: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         let model = request["model"].as_str().unwrap_or_default();
-        let fault = Fault::of_model(model).unwrap_or_else(|| *state.fault.lock());
+        let bearer = head.bearer.unwrap_or_default();
+        let of_key = state.of_keys.lock().get(&bearer).copied();
+        *state.by_key.lock().entry(bearer).or_default() += 1;
+        let fault = of_key.or_else(|| Fault::of_model(model)).unwrap_or_else(|| *state.fault.lock());
         let keep = answer(&mut stream, state, fault, request["stream"] == true).await;
         if !matches!(keep, Ok(true)) {
             let by_us = matches!(keep, Ok(false));
@@ -212,6 +238,7 @@ async fn answer(stream: &mut TcpStream, state: &State, fault: Fault, streamed: b
     let json = "application/json";
     let whole = match fault {
         Fault::Status500 => framed("500 Internal Server Error", "", json, ERROR),
+        Fault::Status401 => framed("401 Unauthorized", "", json, REVOKED),
         Fault::Status429 => framed("429 Too Many Requests", "", json, LIMITED),
         Fault::RetryAfter => framed("429 Too Many Requests", "retry-after: 7\r\n", json, LIMITED),
         Fault::Html => framed("200 OK", "", "text/html", HTML),

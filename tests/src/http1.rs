@@ -30,6 +30,8 @@ pub struct Head {
     pub framing: Framing,
     /// Whether the connection closes after this message.
     pub close: bool,
+    /// The credential of `Authorization: Bearer`.
+    pub bearer: Option<String>,
 }
 
 impl Head {
@@ -68,7 +70,7 @@ fn parse(head: &[u8]) -> io::Result<Head> {
         std::str::from_utf8(head).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let mut lines = text.split("\r\n");
     let line = lines.next().unwrap_or_default().to_owned();
-    let mut found = Head { line, framing: Framing::UntilClose, close: false };
+    let mut found = Head { line, framing: Framing::UntilClose, close: false, bearer: None };
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {
@@ -78,6 +80,8 @@ fn parse(head: &[u8]) -> io::Result<Head> {
             found.framing = Framing::Chunked;
         } else if name.eq_ignore_ascii_case("connection") {
             found.close = value.eq_ignore_ascii_case("close");
+        } else if name.eq_ignore_ascii_case("authorization") {
+            found.bearer = value.strip_prefix("Bearer ").map(str::to_owned);
         }
     }
     Ok(found)

@@ -91,14 +91,18 @@ async fn every_fault_of_an_upstream_comes_to_the_same_end_by_every_path() {
 
 /// A model for each fault, path and kind of call, so that no call meets a server that is out for another's failures.
 fn catalog(url: &str) -> String {
-    let mut yaml =
-        format!("providers: [{{name: faulty, base_url: \"{url}\", credential: sk-faulty}}]\nmodels:\n");
+    // A key that is limited for one model is so for all: each fault has a provider of its own.
+    let mut yaml = "providers:\n".to_owned();
+    for number in 0..TABLE.len() {
+        writeln!(yaml, "- {{name: faulty-{number}, base_url: \"{url}\", credential: sk-faulty}}").unwrap();
+    }
+    yaml.push_str("models:\n");
     for (number, (fault, ..)) in TABLE.iter().enumerate() {
         for (path, _) in PATHS {
             let served = match path {
                 "near" => format!("replicas: [{{name: a, region: eu, url: \"{url}\"}}]"),
                 "far" => format!("replicas: [{{name: a, region: ap, url: \"{url}\"}}]"),
-                _provided => "provider: faulty".to_owned(),
+                _provided => format!("provider: faulty-{number}"),
             };
             for kind in ["whole", "stream"] {
                 writeln!(

@@ -4,5 +4,5 @@ mod check;
 mod diff;
 mod url;
 
-pub use check::{Problem, check};
+pub use check::{Problem, check, unsealed};
 pub use diff::changes;

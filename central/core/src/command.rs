@@ -5,7 +5,7 @@ use std::fmt;
 
 use base::{Epoch, Name, NodeId, RegionName, WallMs};
 use serde::{Deserialize, Serialize};
-use wire::catalog::Change;
+use wire::catalog::{Change, DEFAULT_KEY};
 use wire::control::{Hello, NodeAddr};
 use wire::ledger::{FinalReport, ReceiptBatch, Report};
 
@@ -100,12 +100,32 @@ pub struct CatalogChange {
     pub base: Epoch,
     /// What to put and remove. A budget's number is given when the change is applied.
     pub changes: Vec<Change>,
-    /// Credentials of providers, sealed.
-    pub credentials: Vec<(Name, Sealed)>,
+    /// Credentials of providers' keys, sealed.
+    pub credentials: Vec<(KeyOf, Sealed)>,
     /// Who asked, as the certificate names them.
     pub by: String,
     /// Why, in the operator's words.
     pub note: String,
+}
+
+/// Which key of which provider.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KeyOf {
+    /// The provider.
+    pub provider: Name,
+    /// The key; [`wire::catalog::DEFAULT_KEY`] where the provider has one without a name.
+    pub key: Name,
+}
+
+impl fmt::Display for KeyOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { provider, key } = self;
+        if key.as_str() == DEFAULT_KEY {
+            write!(f, "provider {provider}")
+        } else {
+            write!(f, "key {key} of provider {provider}")
+        }
+    }
 }
 
 /// A secret that only nodes with the sealing key can open. The state never sees the secret itself.

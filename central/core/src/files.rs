@@ -14,11 +14,12 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use base::{KeyHash, Name};
+use base::KeyHash;
 use serde::{Deserialize, Serialize};
 use settings::{Fault, Fields, Node, Value};
 use wire::catalog::{Catalog, Object, ObjectId};
 
+use crate::KeyOf;
 use crate::catalog::Problem;
 pub use export::{export, object as export_object};
 
@@ -36,14 +37,14 @@ pub struct Source {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     /// Whose.
-    pub provider: Name,
+    pub of: KeyOf,
     /// The secret.
     pub secret: String,
 }
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credential({})", self.provider)
+        write!(f, "Credential({})", self.of)
     }
 }
 

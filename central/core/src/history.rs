@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 
 use base::{Epoch, Stamp, WallMs};
 use serde::{Deserialize, Serialize};
-use wire::catalog::{Catalog, Change, ObjectId};
+use wire::catalog::{Catalog, Change, Object};
+
+use crate::KeyOf;
 
 /// Epochs kept for rollback. A step holds only what it changed, so that this many are small.
 pub const KEPT_EPOCHS: usize = 64;
@@ -78,12 +80,14 @@ impl History {
         Some(catalog)
     }
 
-    /// Whether any epoch kept mentions an object.
+    /// Whether any epoch kept mentions a provider's key.
     #[must_use]
-    pub fn mentions(&self, id: &ObjectId) -> bool {
+    pub fn mentions(&self, of: &KeyOf) -> bool {
         self.records.iter().flat_map(|record| record.back.iter()).any(|change| match change {
-            Change::Put(object) => &object.id() == id,
-            Change::Remove(_gone) => false,
+            Change::Put(Object::Provider(provider)) => {
+                provider.name == of.provider && provider.has_key(&of.key)
+            }
+            Change::Put(_) | Change::Remove(_) => false,
         })
     }
 

@@ -16,7 +16,7 @@ mod state;
 mod usage;
 
 pub use applied::{Applied, Effect, Refusal, Reply};
-pub use command::{CatalogChange, Command, Entry, LogMs, Registration, Sealed};
+pub use command::{CatalogChange, Command, Entry, KeyOf, LogMs, Registration, Sealed};
 pub use history::{EpochRecord, History, KEPT_EPOCHS};
 pub use registry::{EdgeNode, Registry};
 pub use state::State;

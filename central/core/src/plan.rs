@@ -5,13 +5,14 @@ mod remarks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use base::{Epoch, Name, RegionName};
+use base::{Epoch, RegionName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use settings::Fault;
 use wire::catalog::{Catalog, Change, Object, ObjectId, Scope};
 
-use crate::catalog::{changes, check};
+use crate::KeyOf;
+use crate::catalog::{changes, check, unsealed};
 use crate::files::{Credential, Parsed, export_object};
 
 /// What files would change.
@@ -21,8 +22,8 @@ pub struct Plan {
     pub base: Epoch,
     /// Changes, removals first.
     pub steps: Vec<Step>,
-    /// Providers whose credential would be replaced.
-    pub credentials: Vec<Name>,
+    /// Providers' keys whose credential would be given or replaced.
+    pub credentials: Vec<KeyOf>,
 }
 
 /// One object's change.
@@ -74,30 +75,42 @@ pub struct Resolved {
     pub faults: Vec<Fault>,
 }
 
-/// What applying `parsed` to `current` would do. With `prune`, objects that no file mentions go. `regions` are those
-/// that have an edge.
+/// What is known beside the configuration in force.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Regions that have an edge.
+    pub regions: BTreeSet<RegionName>,
+    /// Providers' keys whose credential is sealed in the state.
+    pub sealed: BTreeSet<KeyOf>,
+}
+
+/// What applying `parsed` to `current` would do. With `prune`, objects that no file mentions go.
 #[must_use]
-pub fn resolve(current: &Catalog, parsed: Parsed, prune: bool, regions: &BTreeSet<RegionName>) -> Resolved {
+pub fn resolve(current: &Catalog, parsed: Parsed, prune: bool, known: &Known) -> Resolved {
     let mut next =
         if prune { Catalog { epoch: current.epoch, ..Catalog::default() } } else { current.clone() };
     for object in &parsed.objects {
         next.apply(Change::Put(object.clone()));
     }
     keep_budget_numbers(current, &mut next);
-    let faults: Vec<Fault> = check(&next).iter().map(|problem| parsed.place(problem)).collect();
+    let sealed = |of: &KeyOf| {
+        known.sealed.contains(of) || parsed.credentials.iter().any(|credential| credential.of == *of)
+    };
+    let problems = check(&next).into_iter().chain(unsealed(&next, sealed));
+    let faults: Vec<Fault> = problems.map(|problem| parsed.place(&problem)).collect();
     let changes = changes(current, &next);
     let before: BTreeMap<ObjectId, Object> = current.objects().map(|object| (object.id(), object)).collect();
     let step = |change: &Change| {
         let mut step = step(change, &before, &next, faults.is_empty());
         if let Change::Put(object) = change {
-            step.warnings.extend(remarks::of(object, &next, regions));
+            step.warnings.extend(remarks::of(object, &next, &known.regions));
         }
         step
     };
     let plan = Plan {
         base: current.epoch,
         steps: changes.iter().map(step).collect(),
-        credentials: parsed.credentials.iter().map(|credential| credential.provider.clone()).collect(),
+        credentials: parsed.credentials.iter().map(|credential| credential.of.clone()).collect(),
     };
     Resolved { plan, changes, credentials: parsed.credentials, faults }
 }
@@ -251,8 +264,8 @@ impl fmt::Display for Plan {
         for step in &self.steps {
             write!(f, "{step}")?;
         }
-        for provider in &self.credentials {
-            writeln!(f, "~ credential of provider {provider}")?;
+        for of in &self.credentials {
+            writeln!(f, "~ credential of {of}")?;
         }
         if self.is_empty() {
             return writeln!(f, "Nothing to change; epoch {} stands.", self.base);

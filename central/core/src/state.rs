@@ -13,7 +13,9 @@ use wire::catalog::{Budget, Catalog, Change, Scope, Window};
 use wire::control::NodeAddr;
 
 use crate::ledger::Ledger;
-use crate::{Applied, Command, Effect, Entry, History, LogMs, Refusal, Registry, Reply, Sealed, Usage};
+use crate::{
+    Applied, Command, Effect, Entry, History, KeyOf, LogMs, Refusal, Registry, Reply, Sealed, Usage,
+};
 
 /// The level that every release speaks, and at which every group begins.
 const FIRST_LEVEL: u16 = 1;
@@ -30,7 +32,7 @@ pub struct State {
     nodes_stamp: Stamp,
     history: History,
     registry: Registry,
-    credentials: BTreeMap<Name, Sealed>,
+    credentials: BTreeMap<KeyOf, Sealed>,
     budgets: BudgetNumbers,
     ledger: Ledger,
     usage: Usage,
@@ -173,9 +175,9 @@ impl State {
         &self.registry
     }
 
-    /// Sealed credentials of providers, by provider.
+    /// Sealed credentials of providers' keys.
     #[must_use]
-    pub const fn credentials(&self) -> &BTreeMap<Name, Sealed> {
+    pub const fn credentials(&self) -> &BTreeMap<KeyOf, Sealed> {
         &self.credentials
     }
 

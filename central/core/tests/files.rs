@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use base::{KeyHash, NanoUsd, Price, PriceVersion, Rates, Tier, Tokens, WallMs};
+use central_core::KeyOf;
 use central_core::files::{self, Parsed, Source};
-use central_core::plan::{Resolved, resolve};
+use central_core::plan::{Known, Resolved, resolve};
 use proptest::prelude::*;
 use settings::Fault;
 use wire::catalog::{Catalog, Change, Object, Scope};
@@ -31,13 +32,19 @@ fn read(current: &Catalog, sources: &[Source]) -> Result<Parsed, Vec<Fault>> {
 fn faults(current: &Catalog, text: &str) -> Vec<String> {
     let faults: Vec<Fault> = match read(current, &[source(text)]) {
         Err(faults) => faults,
-        Ok(parsed) => resolve(current, parsed, false, &BTreeSet::new()).faults,
+        Ok(parsed) => resolve(current, parsed, false, &sealed()).faults,
     };
     faults.iter().map(ToString::to_string).collect()
 }
 
+/// What is known once the good file was applied.
+fn sealed() -> Known {
+    let of = |key: &str| KeyOf { provider: "vendor".parse().unwrap(), key: key.parse().unwrap() };
+    Known { sealed: BTreeSet::from(["team-a", "team-b"].map(of)), ..Known::default() }
+}
+
 fn resolved(current: &Catalog, text: &str, prune: bool) -> Resolved {
-    resolve(current, read(current, &[source(text)]).unwrap(), prune, &BTreeSet::new())
+    resolve(current, read(current, &[source(text)]).unwrap(), prune, &sealed())
 }
 
 fn applied(current: &Catalog, text: &str) -> Catalog {
@@ -57,6 +64,33 @@ fn a_whole_file_reads_into_a_consistent_catalog() {
     let app = Scope::App("acme".parse().unwrap(), "chat".parse().unwrap());
     assert_eq!(catalog.budgets["chat-day"].scope, app);
     assert_eq!(catalog.routes["smart"].targets.len(), 2);
+    let keys = &catalog.providers["vendor"].keys;
+    let shown: Vec<_> = keys.iter().map(|key| (key.name.as_str(), key.weight, key.concurrency)).collect();
+    assert_eq!(shown, [("team-a", 3, Some(50)), ("team-b", 1, None)]);
+    assert!(catalog.providers["openai"].keys.is_empty());
+}
+
+#[test]
+fn a_key_keeps_the_credential_that_is_sealed_and_a_new_one_needs_its_own() {
+    let text =
+        "providers: [{name: vendor, base_url: 'https://v.example', keys: [{name: team-a}, {name: team-c}]}]";
+    assert_eq!(
+        faults(&Catalog::default(), text),
+        ["mesh.yaml:1:82: providers[0].keys[1].credential: key team-c has no credential yet; give it one"]
+    );
+    let kept = resolved(&Catalog::default(), &text.replace("team-c", "team-b"), false);
+    assert!(kept.faults.is_empty() && kept.credentials.is_empty());
+    let parsed = read(&Catalog::default(), &[source(GOOD)]).unwrap();
+    let secrets: Vec<_> =
+        parsed.credentials.iter().map(|one| (one.of.to_string(), one.secret.as_str())).collect();
+    let expected = [
+        ("provider openai".to_owned(), "sk-provider"),
+        ("key team-a of provider vendor".to_owned(), "sk-vendor-a"),
+        ("key team-b of provider vendor".to_owned(), "sk-vendor-b"),
+    ];
+    assert_eq!(secrets, expected);
+    let catalog = applied(&Catalog::default(), GOOD);
+    assert!(!files::export(&catalog).to_string().contains("sk-vendor"));
 }
 
 #[test]
@@ -145,7 +179,7 @@ fn a_plan_shows_what_changes_and_what_a_removal_breaks() {
     let plan = resolved(&catalog, &dearer, true).plan.to_string();
     assert_eq!(
         plan,
-        "~ model llama-3:8b\n    price.input: 0.15 -> 0.2\n~ credential of provider openai\n0 to add, 1 to change, 0 to remove, on epoch 0.\n"
+        "~ model llama-3:8b\n    price.input: 0.15 -> 0.2\n~ credential of provider openai\n~ credential of key team-a of provider vendor\n~ credential of key team-b of provider vendor\n0 to add, 1 to change, 0 to remove, on epoch 0.\n"
     );
     let from = GOOD.find("  - name: llama-3:8b").unwrap();
     let to = GOOD.find("  - name: embed").unwrap();
@@ -165,8 +199,8 @@ fn a_plan_remarks_on_what_no_call_reaches_and_what_no_budget_pays() {
     let text = "models:\n  - {name: far, replicas: [{name: a, region: moon, url: 'http://m:1'}]}\n\
                 \x20 - {name: open, price: {input: 1, output: 1}, provider: openai}\nbudgets:\n\
                 \x20 - {name: b, tenant: acme, unit: usd, window: day, limit: 1}\n";
-    let regions = BTreeSet::from(["eu".parse().unwrap()]);
-    let plan = resolve(&catalog, read(&catalog, &[source(text)]).unwrap(), false, &regions).plan.to_string();
+    let known = Known { regions: BTreeSet::from(["eu".parse().unwrap()]), ..sealed() };
+    let plan = resolve(&catalog, read(&catalog, &[source(text)]).unwrap(), false, &known).plan.to_string();
     for remark in [
         "! replica a: region moon has no edge, so that no call reaches it",
         "! no `price`, so that every call is refused under budgets acme-month, acme-soft, b",
@@ -279,7 +313,7 @@ proptest! {
         let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.insert_str(at, &junk);
         if let Ok(parsed) = read(&Catalog::default(), &[source(&text)]) {
-            drop(resolve(&Catalog::default(), parsed, true, &BTreeSet::new()));
+            drop(resolve(&Catalog::default(), parsed, true, &sealed()));
         }
     }
 }

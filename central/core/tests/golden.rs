@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use base::{Epoch, Era, Incarnation, NodeId, Role, WallMs};
-use central_core::{CatalogChange, Command, Entry, LogMs, Registration, Sealed};
+use central_core::{CatalogChange, Command, Entry, KeyOf, LogMs, Registration, Sealed};
 use wire::catalog::{Change, ObjectId};
 use wire::control::{Hello, NodeAddr};
 use wire::ledger::{FinalReport, ReceiptBatch, Report};
@@ -54,7 +54,10 @@ fn commands() -> Vec<Command> {
         Command::ChangeCatalog(CatalogChange {
             base: Epoch(4),
             changes: vec![Change::Remove(ObjectId::Tenant("acme".parse().unwrap()))],
-            credentials: vec![("p".parse().unwrap(), sealed)],
+            credentials: vec![(
+                KeyOf { provider: "p".parse().unwrap(), key: "team-a".parse().unwrap() },
+                sealed,
+            )],
             by: "op".into(),
             note: "why".into(),
         }),

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 
 use base::{Epoch, KeyHash, Name, Priority, Revision, Stamp, WallMs};
 use central_core::{
-    Applied, CatalogChange, Command, Effect, Entry, KEPT_EPOCHS, LogMs, Refusal, Registration, Reply, Sealed,
-    State,
+    Applied, CatalogChange, Command, Effect, Entry, KEPT_EPOCHS, KeyOf, LogMs, Refusal, Registration, Reply,
+    Sealed, State,
 };
 use proptest::prelude::*;
 use wire::calendar::Zone;
 use wire::catalog::{
-    App, Budget, Catalog, Change, Dialect, Key, Limits, Mode, Object, ObjectId, Provider, Scope, Tenant,
-    Window,
+    App, Budget, Catalog, Change, Dialect, Key, Limits, Mode, Object, ObjectId, Provider, ProviderKey, Scope,
+    Tenant, Window,
 };
 use wire::control::Hello;
 
@@ -236,13 +236,18 @@ fn a_batch_answers_each_and_holds_no_batch() {
 fn a_credential_lives_as_long_as_an_epoch_mentions_its_provider() {
     let mut log = Log::new();
     let name: Name = "p".parse().unwrap();
-    let provider =
-        Provider { name: name.clone(), dialect: Dialect::Openai, base_url: "https://p.example".into() };
+    let provider = Provider {
+        name: name.clone(),
+        dialect: Dialect::Openai,
+        base_url: "https://p.example".into(),
+        keys: Vec::new(),
+    };
+    let of = KeyOf { provider: name.clone(), key: "default".parse().unwrap() };
     let sealed = Sealed { key: 1, nonce: [0; 12], ciphertext: vec![1, 2, 3] };
     let stray = log.apply(Command::ChangeCatalog(CatalogChange {
         base: Epoch(0),
         changes: vec![],
-        credentials: vec![(name.clone(), sealed.clone())],
+        credentials: vec![(of.clone(), sealed.clone())],
         by: "ops".into(),
         note: String::new(),
     }));
@@ -250,16 +255,56 @@ fn a_credential_lives_as_long_as_an_epoch_mentions_its_provider() {
     log.apply(Command::ChangeCatalog(CatalogChange {
         base: Epoch(0),
         changes: vec![Change::Put(Object::Provider(provider))],
-        credentials: vec![(name.clone(), sealed)],
+        credentials: vec![(of.clone(), sealed)],
         by: "ops".into(),
         note: String::new(),
     }));
-    log.change(vec![Change::Remove(ObjectId::Provider(name.clone()))]);
-    assert!(log.state.credentials().contains_key(&name));
+    log.change(vec![Change::Remove(ObjectId::Provider(name))]);
+    assert!(log.state.credentials().contains_key(&of));
     for round in 0..KEPT_EPOCHS {
         log.change(vec![Change::Put(tenant(&format!("t{round}")))]);
     }
-    assert!(!log.state.credentials().contains_key(&name));
+    assert!(!log.state.credentials().contains_key(&of));
+}
+
+/// Two keys of one provider: each has its credential, and a key without one is not taken.
+#[test]
+fn a_key_that_goes_takes_its_credential_along_and_none_comes_without() {
+    let mut log = Log::new();
+    let name: Name = "p".parse().unwrap();
+    let key = |key: &str| ProviderKey {
+        name: key.parse().unwrap(),
+        weight: 1,
+        concurrency: None,
+        requests_per_min: None,
+        tokens_per_min: None,
+    };
+    let provider = |keys: &[&str]| {
+        Change::Put(Object::Provider(Provider {
+            name: name.clone(),
+            dialect: Dialect::Openai,
+            base_url: "https://p.example".into(),
+            keys: keys.iter().map(|one| key(one)).collect(),
+        }))
+    };
+    let of = |key: &str| KeyOf { provider: name.clone(), key: key.parse().unwrap() };
+    let sealed = Sealed { key: 1, nonce: [0; 12], ciphertext: vec![1] };
+    let put = |log: &mut Log, keys: &[&str], given: &[&str]| {
+        let credentials = given.iter().map(|key| (of(key), sealed.clone())).collect();
+        let (base, changes) = (log.state.epoch(), vec![provider(keys)]);
+        let change = CatalogChange { base, changes, credentials, by: "ops".into(), note: String::new() };
+        log.apply(Command::ChangeCatalog(change)).reply
+    };
+    let Reply::Refused(Refusal::Invalid(why)) = put(&mut log, &["a", "b"], &["a"]) else { panic!() };
+    assert_eq!(why, ["provider p: keys[1].credential: key b has no credential yet; give it one"]);
+    assert!(matches!(put(&mut log, &["a"], &["a", "b"]), Reply::Refused(Refusal::Invalid(_))));
+    assert!(matches!(put(&mut log, &["a", "b"], &["a", "b"]), Reply::Changed(_)));
+    assert!(matches!(put(&mut log, &["a"], &[]), Reply::Changed(_)));
+    assert!(log.state.credentials().contains_key(&of("b")), "an epoch to go back to has it");
+    for round in 0..KEPT_EPOCHS {
+        log.change(vec![Change::Put(tenant(&format!("t{round}")))]);
+    }
+    assert_eq!(log.state.credentials().keys().collect::<Vec<_>>(), [&of("a")]);
 }
 
 proptest! {

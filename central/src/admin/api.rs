@@ -16,6 +16,7 @@ use base::{
     Amount, BudgetId, Epoch, Era, Incarnation, ModelName, Name, NodeId, RegionName, Tokens, Unit, WallMs,
     WindowId,
 };
+use central_core::KeyOf;
 use central_core::files::Source;
 use central_core::plan::Plan;
 use serde::{Deserialize, Serialize};
@@ -88,8 +89,8 @@ pub struct Catalog {
     pub epoch: Epoch,
     /// Every object in the form of the files, so that it can be applied again.
     pub catalog: serde_json::Value,
-    /// Providers that have a credential.
-    pub credentials: Vec<Name>,
+    /// Providers' keys that have a credential.
+    pub credentials: Vec<KeyOf>,
 }
 
 /// One of `GET /v1/epochs`, newest first.
@@ -234,6 +235,28 @@ pub struct Status {
     pub models: Vec<ModelRow>,
     /// Budgets.
     pub budgets: Vec<BudgetRow>,
+    /// Providers' keys, at each central node: what a node learns of a key it learns from its own calls.
+    #[serde(default)]
+    pub keys: Vec<KeyRow>,
+}
+
+/// A provider's key at a central node. Its credential is told nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRow {
+    /// The central node.
+    pub node: Name,
+    /// The provider.
+    pub provider: Name,
+    /// The key.
+    pub key: Name,
+    /// Its share of calls, against the provider's other keys.
+    pub weight: u32,
+    /// Calls it serves.
+    pub outstanding: u32,
+    /// The provider refused it: milliseconds until a call probes it, 0 when the next one does.
+    pub suspended_ms: Option<u64>,
+    /// The provider asked it to wait: milliseconds.
+    pub paced_ms: Option<u64>,
 }
 
 /// A central node.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use base::{Epoch, KeyHash, Name};
+use base::{Epoch, KeyHash};
 use central_core::files::{self, Credential};
-use central_core::plan::{Plan, Resolved, resolve};
-use central_core::{CatalogChange, Command, Sealed};
+use central_core::plan::{Known, Plan, Resolved, resolve};
+use central_core::{CatalogChange, Command, KeyOf, Sealed};
 use settings::Fault;
 use wire::catalog::{Catalog, Change, Object};
 use wire::codec::MAX_MESSAGE;
@@ -25,7 +25,7 @@ pub(super) async fn plan(State(door): Shared, Whole(body): Whole) -> Answer<api:
         Ok(resolved) => {
             let mut plan = resolved.plan;
             let new = door.new_credentials(&resolved.credentials)?;
-            plan.credentials = new.into_iter().map(|credential| credential.provider).collect();
+            plan.credentials = new.into_iter().map(|credential| credential.of).collect();
             api::Planned { text: plan.to_string(), plan, faults: resolved.faults }
         }
         Err(faults) => {
@@ -103,13 +103,14 @@ impl Door {
     /// Reads files away from the tasks: they may be long.
     async fn resolved(&self, asked: api::Files, current: &Arc<Catalog>) -> Result<Read, Refused> {
         let current = Arc::clone(current);
-        let (revoked, regions) = self.consensus.read(|state| {
+        let (revoked, known) = self.consensus.read(|state| {
             let edges = state.registry().edges.values().filter(|edge| !edge.left);
-            (state.revoked(), edges.map(|edge| edge.region.clone()).collect())
+            let regions = edges.map(|edge| edge.region.clone()).collect();
+            (state.revoked(), Known { regions, sealed: state.credentials().keys().cloned().collect() })
         });
         let work = move || {
             files::read(&asked.files, &current, &revoked, &sha256)
-                .map(|parsed| resolve(&current, parsed, asked.prune, &regions))
+                .map(|parsed| resolve(&current, parsed, asked.prune, &known))
         };
         self.host.compute(work).await.map_err(|_gone| Refused::internal("reading the files broke off"))
     }
@@ -123,7 +124,7 @@ impl Door {
             }
             let new = self.new_credentials(&resolved.credentials)?;
             let mut plan = resolved.plan;
-            plan.credentials = new.iter().map(|credential| credential.provider.clone()).collect();
+            plan.credentials = new.iter().map(|credential| credential.of.clone()).collect();
             if plan.is_empty() {
                 return Ok(Step::Nothing(plan.to_string()));
             }
@@ -200,18 +201,18 @@ impl Door {
         })?;
         let known = self.consensus.read(|state| state.credentials().clone());
         let same = |credential: &Credential| {
-            let sealed = known.get(&credential.provider);
-            let opened = sealed.and_then(|sealed| keys.open(&credential.provider, sealed).ok());
+            let sealed = known.get(&credential.of);
+            let opened = sealed.and_then(|sealed| keys.open(&credential.of, sealed).ok());
             opened.as_ref() == Some(&credential.secret)
         };
         Ok(given.iter().filter(|credential| !same(credential)).cloned().collect())
     }
 
-    fn sealed(&self, credentials: &[Credential]) -> Result<Vec<(Name, Sealed)>, Refused> {
+    fn sealed(&self, credentials: &[Credential]) -> Result<Vec<(KeyOf, Sealed)>, Refused> {
         let Some(keys) = &self.keys else { return Ok(Vec::new()) };
         let seal = |credential: &Credential| {
-            let sealed = keys.seal(&self.host, &credential.provider, &credential.secret)?;
-            Ok((credential.provider.clone(), sealed))
+            let sealed = keys.seal(&self.host, &credential.of, &credential.secret)?;
+            Ok((credential.of.clone(), sealed))
         };
         credentials.iter().map(seal).collect()
     }

@@ -55,6 +55,7 @@ impl Parts {
             consensus: consensus.clone(),
             sessions: sessions.clone(),
             links: links.clone(),
+            relay: relay.clone(),
         };
         let (publisher, published) = watch::channel(Stamp::default());
         let (raised, level) = watch::channel(consensus.read(central_core::State::level));

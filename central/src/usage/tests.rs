@@ -31,6 +31,7 @@ fn receipt(n: u64) -> Receipt {
         region: "eu".parse().unwrap(),
         served_by: None,
         provider: None,
+        provider_key: None,
         attempts: 1,
         usage: wire::ledger::Usage { input: Tokens(5), ..wire::ledger::Usage::default() },
         estimated: false,

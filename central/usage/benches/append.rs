@@ -28,6 +28,7 @@ fn receipt(n: u64) -> Receipt {
         region: "eu".parse().unwrap(),
         served_by: Some("us".to_owned()),
         provider: None,
+        provider_key: None,
         attempts: 1,
         usage: Usage::of_text(Tokens(1_234), Tokens(321)),
         estimated: false,

@@ -25,6 +25,8 @@ pub enum Dimension {
     Model,
     /// The provider, when central served it.
     Provider,
+    /// The provider's key that it was served with.
+    ProviderKey,
     /// The region of the edge that took the call.
     Region,
     /// The region, or central, that served it.
@@ -51,6 +53,7 @@ impl Dimension {
         Self::Key,
         Self::Model,
         Self::Provider,
+        Self::ProviderKey,
         Self::Region,
         Self::ServedBy,
         Self::Operation,
@@ -70,6 +73,7 @@ impl Dimension {
             Self::Key => "key",
             Self::Model => "model",
             Self::Provider => "provider",
+            Self::ProviderKey => "provider_key",
             Self::Region => "region",
             Self::ServedBy => "served_by",
             Self::Operation => "operation",
@@ -109,6 +113,7 @@ pub struct Dimensions {
     pub(crate) key: Name,
     pub(crate) model: Option<ModelName>,
     pub(crate) provider: Option<Name>,
+    pub(crate) provider_key: Option<Name>,
     pub(crate) region: RegionName,
     pub(crate) served_by: Option<String>,
     pub(crate) operation: Option<Operation>,
@@ -118,7 +123,7 @@ pub struct Dimensions {
 
 /// The columns of [`Dimensions`], in the order in which they are written and read.
 pub(crate) const COLUMNS: &str =
-    "kind, tenant, app, key, model, provider, region, served_by, operation, outcome, code";
+    "kind, tenant, app, key, model, provider, region, served_by, operation, outcome, code, provider_key";
 
 impl Dimensions {
     /// The receipt's.
@@ -131,6 +136,7 @@ impl Dimensions {
             key: receipt.key.clone(),
             model: receipt.model.clone(),
             provider: receipt.provider.clone(),
+            provider_key: receipt.provider_key.clone(),
             region: receipt.region.clone(),
             served_by: receipt.served_by.clone(),
             operation: receipt.operation,
@@ -140,7 +146,7 @@ impl Dimensions {
     }
 
     /// As columns; what there is none of is empty.
-    pub(crate) fn columns(&self) -> [&str; 11] {
+    pub(crate) fn columns(&self) -> [&str; 12] {
         [
             kind(self.kind),
             self.tenant.as_str(),
@@ -153,6 +159,7 @@ impl Dimensions {
             self.operation.map_or("", Operation::as_str),
             outcome(self.outcome),
             self.code.map_or("", Code::as_str),
+            self.provider_key.as_ref().map_or("", Name::as_str),
         ]
     }
 
@@ -166,6 +173,7 @@ impl Dimensions {
             key: parsed(&text(3)?)?,
             model: optional(&text(4)?, parsed)?,
             provider: optional(&text(5)?, parsed)?,
+            provider_key: optional(&text(11)?, parsed)?,
             region: parsed(&text(6)?)?,
             served_by: optional(&text(7)?, |text| Ok(text.to_owned()))?,
             operation: optional(&text(8)?, |text| word(text, &OPERATIONS, Operation::as_str))?,
@@ -183,6 +191,7 @@ impl Dimensions {
             Dimension::Key => self.key.as_str(),
             Dimension::Model => self.model.as_ref().map_or("", ModelName::as_str),
             Dimension::Provider => self.provider.as_ref().map_or("", Name::as_str),
+            Dimension::ProviderKey => self.provider_key.as_ref().map_or("", Name::as_str),
             Dimension::Region => self.region.as_str(),
             Dimension::ServedBy => self.served_by.as_deref().unwrap_or(""),
             Dimension::Operation => self.operation.map_or("", Operation::as_str),

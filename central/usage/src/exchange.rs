@@ -273,6 +273,7 @@ impl Found {
             region: dims.region,
             served_by: dims.served_by,
             provider: dims.provider,
+            provider_key: dims.provider_key,
             attempts: row.get(5)?,
             usage,
             estimated: row.get(6)?,

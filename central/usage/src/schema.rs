@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::StoreError;
 
 /// The format that this build writes.
-pub(crate) const FORMAT: i64 = 2;
+pub(crate) const FORMAT: i64 = 3;
 
 /// Bits of a place that count receipts of one entry. An entry is smaller than 16 MiB, a receipt larger than 16 bytes.
 pub(crate) const PLACE_BITS: u32 = 20;
@@ -16,7 +16,7 @@ pub(crate) const PLACE_BITS: u32 = 20;
 /// How long a connection waits for another one's lock, in milliseconds. Only checkpoints and recovery take one.
 const BUSY_MS: u64 = 5_000;
 
-/// `dims` holds each combination of dimensions once; a dimension to come is a column with a default. `hours` are the
+/// `dims` holds each combination of dimensions once. `hours` are the
 /// totals; `base` is the part of them whose receipts were forgotten, `incoming` another node's `base` on its way here.
 const TABLES: &str = "
 CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 0), head INTEGER NOT NULL, pruned INTEGER NOT NULL);
@@ -52,6 +52,21 @@ ALTER TABLE receipts ADD COLUMN busy_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE receipts ADD COLUMN price_from INTEGER;
 ";
 
+/// From format 2 to 3: the provider's key is one of the dimensions, which no older receipt knows. What makes a combination
+/// unique cannot be altered in place.
+const PROVIDER_KEYS: &str = "
+ALTER TABLE dims RENAME TO dims_2;
+CREATE TABLE dims (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL, tenant TEXT NOT NULL, app TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+    provider TEXT NOT NULL, region TEXT NOT NULL, served_by TEXT NOT NULL, operation TEXT NOT NULL,
+    outcome TEXT NOT NULL, code TEXT NOT NULL, provider_key TEXT NOT NULL,
+    UNIQUE (tenant, app, key, model, provider, region, served_by, operation, outcome, code, kind, provider_key)
+);
+INSERT INTO dims SELECT *, '' FROM dims_2;
+DROP TABLE dims_2;
+";
+
 const SUMS: [&str; 3] = ["hours", "base", "incoming"];
 
 /// Makes the tables of a new database, or brings an older one's to this format; refuses a newer build's.
@@ -65,8 +80,13 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
         0 => {
             first(&transaction)?;
             transaction.execute_batch(KINDS)?;
+            transaction.execute_batch(PROVIDER_KEYS)?;
         }
-        1 => transaction.execute_batch(KINDS)?,
+        1 => {
+            transaction.execute_batch(KINDS)?;
+            transaction.execute_batch(PROVIDER_KEYS)?;
+        }
+        2 => transaction.execute_batch(PROVIDER_KEYS)?,
         _newer => return Err(StoreError::Newer { found, known: FORMAT }),
     }
     transaction.pragma_update(None, "user_version", FORMAT)?;
@@ -119,7 +139,8 @@ mod tests {
         first(&connection).unwrap();
         connection
             .execute_batch(
-                "INSERT INTO receipts VALUES (1, 2, 3, x'00', 1, 1, 1, 0, 9, 4, 5, 6, '[]'); PRAGMA user_version = 1;",
+                "INSERT INTO dims VALUES (1, 'call', 't', 'a', 'k', 'm', 'p', 'r', 's', 'chat', 'complete', '');
+                 INSERT INTO receipts VALUES (1, 2, 3, x'00', 1, 1, 1, 0, 9, 4, 5, 6, '[]'); PRAGMA user_version = 1;",
             )
             .unwrap();
         prepare(&mut connection).unwrap();
@@ -128,5 +149,9 @@ mod tests {
         let found: (i64, i64, Option<i64>) =
             connection.query_row("SELECT input, reasoning, price_from FROM receipts", (), read).unwrap();
         assert_eq!(found, (9, 0, None));
+        let dims = "SELECT tenant, provider_key FROM dims JOIN receipts ON dims.id = receipts.dims";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let found: (String, String) = connection.query_row(dims, (), read).unwrap();
+        assert_eq!(found, ("t".to_owned(), String::new()));
     }
 }

@@ -154,14 +154,15 @@ impl Known {
         }
         let mut find = connection.prepare_cached(
             "SELECT id FROM dims WHERE kind = ? AND tenant = ? AND app = ? AND key = ? AND model = ? AND provider = ?
-             AND region = ? AND served_by = ? AND operation = ? AND outcome = ? AND code = ?",
+             AND region = ? AND served_by = ? AND operation = ? AND outcome = ? AND code = ? AND provider_key = ?",
         )?;
         let found = find.query_row(dims.columns(), |row| row.get(0));
         let id = match found.optional()? {
             Some(id) => id,
             None => {
                 let columns = dimensions::COLUMNS;
-                let insert = format!("INSERT INTO dims ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+                let insert =
+                    format!("INSERT INTO dims ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
                 connection.execute(&insert, dims.columns())?;
                 connection.last_insert_rowid()
             }

@@ -34,6 +34,7 @@ fn receipt(seed: u64) -> Receipt {
         region: word("eu"),
         served_by: (!seed.is_multiple_of(4)).then(|| "us".to_owned()),
         provider: seed.is_multiple_of(4).then(|| word("vendor")),
+        provider_key: seed.is_multiple_of(8).then(|| word("team-a")),
         attempts: (seed % 4) as u16,
         usage: Usage {
             input: Tokens(seed % 1_000),

@@ -238,8 +238,8 @@ impl Chosen {
 
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
-    /// By what to take the totals apart: tenant, app, key, model, provider, region, `served_by`, operation, outcome,
-    /// code, kind, hour, day
+    /// By what to take the totals apart: tenant, app, key, model, provider, `provider_key`, region, `served_by`,
+    /// operation, outcome, code, kind, hour, day
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
     pub(crate) by: Vec<String>,
     #[command(flatten)]
@@ -278,6 +278,9 @@ pub(crate) struct Chosen {
     /// Calls that this provider served
     #[arg(long)]
     pub(crate) provider: Option<String>,
+    /// Calls that were made with this key of a provider
+    #[arg(long)]
+    pub(crate) provider_key: Option<String>,
     /// Calls that came in at this region
     #[arg(long)]
     pub(crate) region: Option<String>,

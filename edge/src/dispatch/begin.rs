@@ -35,7 +35,7 @@ pub(crate) enum Rest {
 /// # Errors
 /// [`Failed`] when it broke off within that.
 pub(super) async fn begin(reply: Reply, stream: bool, room: &Room) -> Result<Begun, Box<Failed>> {
-    let Reply { status, headers, mut body, notes: _noted } = reply;
+    let Reply { status, headers, mut body, provider_key: _told, notes: _noted } = reply;
     if let Some(start) = body.take_whole() {
         return Ok(Begun { status, headers, start, rest: Rest::Ended(body.tail()) });
     }

@@ -24,7 +24,7 @@ pub(super) fn of(catalog: &Catalog, home: &RegionName) -> Vec<Upstream> {
                 model: model.name.clone(),
                 name: replica.name.clone(),
                 origin,
-                credential: None,
+                keys: Vec::new(),
                 terms: Terms {
                     concurrency: replica.concurrency,
                     requests_per_s: replica.requests_per_s,

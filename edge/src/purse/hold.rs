@@ -68,6 +68,7 @@ impl Hold {
             region: self.payer.region.clone(),
             served_by: None,
             provider: None,
+            provider_key: None,
             attempts: 0,
             usage: Usage::default(),
             estimated: true,

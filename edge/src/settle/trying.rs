@@ -39,6 +39,8 @@ impl Open {
     /// The attempt in progress came to `tail`: its hops are the call's.
     pub(super) fn tried(&mut self, tail: &Tail, now: Mono) {
         let untold = self.untold(tail, now);
+        let told = tail.hops.last().and_then(|hop| hop.key.clone());
+        self.provider_key = told.or_else(|| self.provider_key.take());
         self.hops.extend_from_slice(&tail.hops);
         self.hops.extend(untold);
         if let Some(trying) = self.trying.take() {
@@ -61,6 +63,7 @@ impl Open {
         Some(Hop {
             node: node.clone(),
             upstream: self.asked_node(&attempt.path).clone(),
+            key: self.provider_key.clone(),
             result: match tail.code {
                 // What was answered stays answered when its caller leaves.
                 Some(code) if self.times.head.is_none() || tail.outcome != Outcome::CallerGone => Err(code),

@@ -101,6 +101,7 @@ pub(crate) fn receipt(number: u128) -> Receipt {
         region: "eu".parse().unwrap(),
         served_by: None,
         provider: None,
+        provider_key: None,
         attempts: 1,
         usage: Usage::default(),
         estimated: false,

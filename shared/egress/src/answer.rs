@@ -108,10 +108,11 @@ async fn reset(receiver: &mut Receiver) -> MeshError {
 }
 
 async fn pass_on(sender: &mut Sender, receiver: &mut Receiver, reply: Reply) -> Result<Tail, MeshError> {
-    let Reply { status, headers, mut body, notes } = reply;
+    let Reply { status, headers, mut body, provider_key, notes } = reply;
     note(sender, &notes).await?;
     let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
-    sender.send(Kind::REPLY_HEAD, &ReplyHead { status, headers: headers.collect() }).await?;
+    let head = ReplyHead { status, headers: headers.collect(), provider_key };
+    sender.send(Kind::REPLY_HEAD, &head).await?;
     let stopped = sender.stopped();
     let gone = async {
         tokio::select! {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use base::{Blame, Code, Elsewhere, Mono, Name, Usage};
 use bytes::Bytes;
@@ -34,7 +33,7 @@ const MAX_ERROR: usize = 64 * 1024;
 const MAX_SAID: usize = 300;
 
 /// When room for answers comes back, nobody knows.
-const SOON: Duration = Duration::from_secs(1);
+const SOON_MS: u32 = 1_000;
 
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
@@ -51,6 +50,8 @@ pub(crate) struct Attempt<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     upstream: Name,
+    /// The key that it is made with.
+    pub(crate) key: Option<Name>,
     begun: Mono,
     connected: Option<Mono>,
     pub(crate) first_byte: Option<Mono>,
@@ -80,7 +81,8 @@ pub(crate) struct Ended {
     /// The upstream's words, for operators.
     pub(crate) said: Box<str>,
     pub(crate) body: Option<Bytes>,
-    pub(crate) wait: Option<Duration>,
+    /// For how long the upstream asked to be left alone, in milliseconds.
+    pub(crate) wait_ms: Option<u32>,
     pub(crate) trial: Trial,
     /// Whether the upstream may have begun to work.
     pub(crate) reached: bool,
@@ -93,12 +95,13 @@ struct Miss {
     status: Option<u16>,
     said: Box<str>,
     body: Option<Bytes>,
-    wait: Option<Duration>,
+    wait_ms: Option<u32>,
 }
 
 impl Trial {
-    pub(crate) const fn begin(upstream: Name, now: Mono, trace: Option<Trace>) -> Self {
-        Self { upstream, begun: now, connected: None, first_byte: None, trace }
+    pub(crate) fn begin(lease: &Lease, now: Mono, trace: Option<Trace>) -> Self {
+        let (upstream, key) = (lease.instance().spec.name.clone(), lease.key().cloned());
+        Self { upstream, key, begun: now, connected: None, first_byte: None, trace }
     }
 
     fn span(&self) -> Option<Context> {
@@ -118,6 +121,7 @@ impl Trial {
         Hop {
             node: node.clone(),
             upstream: self.upstream.clone(),
+            key: self.key.clone(),
             result,
             connected_us: us(self.connected.unwrap_or(now)),
             first_byte_us: self.first_byte.map(us),
@@ -136,7 +140,7 @@ impl Miss {
             status: None,
             said: Box::default(),
             body: None,
-            wait: None,
+            wait_ms: None,
         }
     }
 
@@ -144,7 +148,7 @@ impl Miss {
     fn no_room(_full: Full) -> Self {
         let verdict = Verdict { code: Code::Overloaded, health: Health::Unknown, elsewhere: Elsewhere::No };
         let message = "this node holds as many answers as it can; try again shortly".into();
-        Self { verdict, message, status: None, said: Box::default(), body: None, wait: Some(SOON) }
+        Self { verdict, message, status: None, said: Box::default(), body: None, wait_ms: Some(SOON_MS) }
     }
 }
 
@@ -158,9 +162,9 @@ impl Attempt<'_> {
         let trial = trial.clone();
         match exchanged {
             Ok((status, headers, content)) => Ok(Answer { status, headers, content, trial }),
-            Err(Miss { verdict, message, status, said, body, wait }) => {
+            Err(Miss { verdict, message, status, said, body, wait_ms }) => {
                 let reached = trial.connected.is_some();
-                Err(Box::new(Ended { verdict, message, status, said, body, wait, trial, reached }))
+                Err(Box::new(Ended { verdict, message, status, said, body, wait_ms, trial, reached }))
             }
         }
     }
@@ -217,8 +221,13 @@ impl Attempt<'_> {
             };
             let now = self.now();
             trial.connected = Some(now);
-            let request =
-                request::build(&instance.spec, self.call, self.body, connection.is_shared(), trial.span());
+            let request = request::build(
+                (&instance.spec, lease.credential()),
+                self.call,
+                self.body,
+                connection.is_shared(),
+                trial.span(),
+            );
             let request = request.ok_or(Fault::Malformed)?;
             let due = (now + self.limits.first_byte).min(self.limits.deadline);
             let answer = {
@@ -279,7 +288,7 @@ impl Attempt<'_> {
                     message: explain(verdict.code, said),
                     status: None,
                     body: None,
-                    wait: None,
+                    wait_ms: None,
                 })
             }
         }
@@ -333,7 +342,7 @@ impl Attempt<'_> {
                     .unwrap_or_else(|| of_fault(Fault::Malformed));
                 let said = shown(&error.message);
                 let message = explain(verdict.code, error.message);
-                Err(Miss { verdict, message, status: Some(200), said, body: None, wait: None })
+                Err(Miss { verdict, message, status: Some(200), said, body: None, wait_ms: None })
             }
         }
     }
@@ -356,7 +365,8 @@ impl Attempt<'_> {
         if body.is_some() {
             source.finish();
         }
-        Miss { verdict, message, status: Some(status), said, body: body.filter(|_body| theirs), wait }
+        let wait_ms = wait.map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
+        Miss { verdict, message, status: Some(status), said, body: body.filter(|_body| theirs), wait_ms }
     }
 
     fn now(&self) -> Mono {

@@ -1,5 +1,6 @@
 //! What a call comes to: an answer that begins, or a failure before its first byte. Both tell their attempts.
 
+use base::Name;
 use http::HeaderMap;
 use wire::call::{Failure, Note, Tail};
 
@@ -17,6 +18,8 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body.
     pub body: ReplyBody,
+    /// The key of the provider that it was asked with.
+    pub provider_key: Option<Name>,
     /// What upstreams said to the attempts before it.
     pub notes: Vec<Note>,
 }

@@ -72,7 +72,8 @@ impl Egress {
                 let (part, last) = (BytesMut::new(), Bytes::new());
                 let body = Forwarded { sender: Some(sender), receiver, limit, part, last, stream, end: None };
                 let headers = headers(&head);
-                Ok(Reply { status: head.status, headers, body: ReplyBody::forwarded(body), notes })
+                let (status, provider_key) = (head.status, head.provider_key);
+                Ok(Reply { status, headers, body: ReplyBody::forwarded(body), provider_key, notes })
             }
         }
     }

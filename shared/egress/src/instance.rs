@@ -7,12 +7,13 @@ use std::time::Duration;
 use base::{Mono, Name, Usage};
 
 use seam::{Host, Lock};
-use upstream::{Fault, Health, Offer, Ticket};
+use upstream::{Barred, Fault, Health, KeysOffer, Offer, Ticket};
 
+use crate::account::{Account, KeyLease};
 use crate::connection::Connection;
-use crate::places::Places;
+use crate::places::{Places, Wanted};
 use crate::pool::Shared;
-use crate::{Origin, Tls, Upstream};
+use crate::{Credential, Origin, Tls, Upstream};
 
 /// After a failed dial ahead of need, the next waits this long.
 const DIAL_AGAIN: Duration = Duration::from_secs(2);
@@ -24,6 +25,8 @@ const DIAL_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) spec: Upstream,
+    /// Whose keys its calls are made with, if it has any.
+    account: Option<Arc<Account>>,
     /// Shared with the instance as it was before a change of its configuration: calls begun then still count.
     run: Arc<Run>,
 }
@@ -60,9 +63,9 @@ pub(crate) struct Keeping {
 }
 
 impl Instance {
-    pub(crate) fn new(spec: Upstream) -> Self {
+    pub(crate) fn new(spec: Upstream, account: Option<Arc<Account>>) -> Self {
         let state = Lock::new(upstream::Instance::new(&spec.terms));
-        Self { spec, run: Arc::new(Run { state, kept: Lock::default() }) }
+        Self { spec, account, run: Arc::new(Run { state, kept: Lock::default() }) }
     }
 
     /// Whether calls under `spec` may go on over this instance's connections and state.
@@ -71,9 +74,9 @@ impl Instance {
     }
 
     /// The instance under a new `spec` for the same server: its state goes on, its connections too.
-    pub(crate) fn renewed(&self, spec: Upstream, now: Mono) -> Self {
+    pub(crate) fn renewed(&self, spec: Upstream, account: Option<Arc<Account>>, now: Mono) -> Self {
         self.run.state.lock().limit(&spec.terms, now);
-        Self { spec, run: Arc::clone(&self.run) }
+        Self { spec, account, run: Arc::clone(&self.run) }
     }
 
     /// Whether `spec` is for the same server.
@@ -81,8 +84,21 @@ impl Instance {
         self.spec.origin == *origin
     }
 
-    pub(crate) fn offer(&self, tokens: u64, now: Mono) -> Offer {
-        self.run.state.lock().offer(tokens, now)
+    /// What it can do for a call; `None`: nothing, with any key that did not fail it.
+    ///
+    /// # Errors
+    /// [`Barred`]: its provider keeps every key away.
+    pub(crate) fn offer(&self, wanted: Wanted<'_>, now: Mono) -> Result<Option<Offer>, Barred> {
+        let offer = self.run.state.lock().offer(wanted.tokens, now);
+        let (Some(account), Offer::Free { .. } | Offer::Probe) = (&self.account, offer) else {
+            return Ok(Some(offer));
+        };
+        match account.offer(wanted.tokens, wanted.tried.keys_of(&self.spec.name), now) {
+            KeysOffer::Free => Ok(Some(offer)),
+            KeysOffer::Full { until } => Ok(Some(Offer::Full { until })),
+            KeysOffer::Barred(barred) => Err(barred),
+            KeysOffer::None => Ok(None),
+        }
     }
 
     pub(crate) fn is_in(&self) -> bool {
@@ -194,6 +210,7 @@ pub(crate) struct Lease {
     line: Arc<Places>,
     shared: Arc<Shared>,
     ticket: Ticket,
+    key: Option<KeyLease>,
     health: Health,
 }
 
@@ -203,20 +220,48 @@ impl Lease {
         instance: &Arc<Instance>,
         line: &Arc<Places>,
         (shared, now): (&Arc<Shared>, Mono),
-        tokens: u64,
+        wanted: Wanted<'_>,
     ) -> Option<Self> {
-        let ticket = instance.run.state.lock().take(tokens, now, draw(now))?;
+        let (tokens, draw) = (wanted.tokens, draw(now));
+        let ticket = instance.run.state.lock().take(tokens, now, draw)?;
+        let key = match &instance.account {
+            None => None,
+            Some(account) => match account.take(tokens, wanted.tried.keys_of(&instance.spec.name), now, draw)
+            {
+                Some(key) => Some(key),
+                None => {
+                    let mut state = instance.run.state.lock();
+                    let mut ticket = ticket;
+                    state.settle(&mut ticket, 0);
+                    state.end(&ticket, Health::Unknown, now, draw);
+                    return None;
+                }
+            },
+        };
         let (instance, line, shared) = (Arc::clone(instance), Arc::clone(line), Arc::clone(shared));
-        Some(Self { instance, line, shared, ticket, health: Health::Unknown })
+        Some(Self { instance, line, shared, ticket, key, health: Health::Unknown })
     }
 
     pub(crate) const fn instance(&self) -> &Arc<Instance> {
         &self.instance
     }
 
+    /// The name of the key that the call is made with.
+    pub(crate) fn key(&self) -> Option<&Name> {
+        self.key.as_ref().map(KeyLease::name)
+    }
+
+    /// What makes the call known to its upstream.
+    pub(crate) fn credential(&self) -> Option<&Credential> {
+        self.key.as_ref().map(KeyLease::credential)
+    }
+
     /// An answer begins: the instance is healthy, whatever becomes of the answer's rest.
     pub(crate) fn answered(&self, now: Mono) {
         self.instance.run.state.lock().answered(&self.ticket, now);
+        if let Some(key) = &self.key {
+            key.answered();
+        }
     }
 
     /// What the call used, where that is known: what it was thought to use at most counts until then.
@@ -224,10 +269,13 @@ impl Lease {
         if let Some(usage) = usage {
             let tokens = usage.input.saturating_add(usage.output);
             self.instance.run.state.lock().settle(&mut self.ticket, tokens.0);
+            if let Some(key) = &mut self.key {
+                key.settle(usage);
+            }
         }
     }
 
-    /// What the call's end says about the instance.
+    /// What the call's end says about the instance, or about the key.
     pub(crate) const fn judge(&mut self, health: Health) {
         self.health = health;
     }
@@ -236,12 +284,19 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let now = self.shared.host.now();
+        let of_key = self.key.is_some() && self.health.is_of_key();
         let mut state = self.instance.run.state.lock();
         let before = state.is_in();
-        state.end(&self.ticket, self.health, now, draw(now));
+        state.end(&self.ticket, if of_key { Health::Unknown } else { self.health }, now, draw(now));
         let after = state.is_in();
         drop(state);
-        self.shared.serve_line(&self.line);
+        match &self.key {
+            None => self.shared.serve_line(&self.line),
+            Some(key) => {
+                key.end(self.health, now, draw(now));
+                key.account().lines().iter().for_each(|line| self.shared.serve_line(line));
+            }
+        }
         let spec = &self.instance.spec;
         if before && !after {
             tracing::warn!(upstream = %spec.name, model = %spec.model, "instance is out");

@@ -4,11 +4,13 @@
 //! Decided here: which instance of a model serves (least outstanding, `upstream`'s rules), whether what it answered is
 //! an answer, whether another instance of the same set is tried (at most [`Options::attempts`] in all, each instance
 //! once, never after the first event or byte of an answer was handed on), how connections are kept and replaced, and
-//! every time limit of an attempt. Never here: which region or provider (routing), money, the caller's connection.
+//! every time limit of an attempt. A provider's keys are shared by its models; a call that a key was refused or limited for is
+//! made with another key at once, each key once, which is no other attempt at the instance. Never here: which region or provider (routing), money, the caller's connection.
 //!
 //! A call drives its own connection: no task stands between the upstream's socket and the caller's. Dropping an
 //! exchange at any moment, or its future, closes the connection and thereby cancels the upstream's work.
 
+mod account;
 mod answer;
 mod body;
 mod call;
@@ -30,6 +32,7 @@ mod spans;
 mod tls;
 mod words;
 
+pub use account::{Key, KeyState};
 pub use answer::{answer, decline};
 pub use body::ReplyBody;
 pub use exchange::{Exchange, Failed, Reply};
@@ -39,7 +42,7 @@ pub use origin::{BadOrigin, Credential, Origin};
 pub use pool::{Egress, Options, Upstream};
 pub use room::{Full, Gathering, Room};
 pub use tls::{BadAuthority, Tls};
-pub use upstream::{Bounds, Crowded, Terms, Waiter};
+pub use upstream::{Bounds, Crowded, KeyTerms, Terms, Waiter};
 
 #[cfg(test)]
 mod tests;

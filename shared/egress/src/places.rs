@@ -1,8 +1,9 @@
 //! Calls that wait for a place while every instance of a model is full.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{ModelName, Mono};
+use base::{ModelName, Mono, Name};
 use upstream::{Crowded, Waiter};
 use wire::call::{CallHead, ServeAt};
 
@@ -20,8 +21,15 @@ pub(crate) struct Wanted<'a> {
     pub(crate) at: ServeAt,
     /// The most tokens that it can be.
     pub(crate) tokens: u64,
-    /// Instances that failed it.
-    pub(crate) tried: &'a [Arc<Instance>],
+    pub(crate) tried: &'a Tried,
+}
+
+/// What failed a call so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tried {
+    pub(crate) instances: Vec<Arc<Instance>>,
+    /// Names of keys, by the upstream's.
+    pub(crate) keys: BTreeMap<Name, Vec<Name>>,
 }
 
 /// The same, while it waits.
@@ -30,12 +38,23 @@ pub(crate) struct Waiting {
     model: ModelName,
     at: ServeAt,
     tokens: u64,
-    tried: Vec<Arc<Instance>>,
+    tried: Tried,
 }
 
 impl<'a> Wanted<'a> {
-    pub(crate) const fn by(call: &'a CallHead, tried: &'a [Arc<Instance>]) -> Self {
+    pub(crate) const fn by(call: &'a CallHead, tried: &'a Tried) -> Self {
         Self { model: &call.model, at: call.serve_at, tokens: call.tokens, tried }
+    }
+}
+
+impl Tried {
+    pub(crate) fn has(&self, instance: &Arc<Instance>) -> bool {
+        self.instances.iter().any(|used| Arc::ptr_eq(used, instance))
+    }
+
+    /// Keys of an upstream that failed the call.
+    pub(crate) fn keys_of(&self, upstream: &Name) -> &[Name] {
+        self.keys.get(upstream).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -50,14 +69,14 @@ impl Shared {
     pub(crate) async fn wait_for_place(
         self: &Arc<Self>,
         call: &CallHead,
-        tried: &[Arc<Instance>],
+        tried: &Tried,
         until: Mono,
     ) -> Place {
         let Some(line) = self.line(&call.model) else { return Place::None };
         let (tenant, weight, priority) = (call.tenant.clone(), call.weight, call.priority);
         let waiter = Waiter { tenant, weight, priority, until };
         let (model, at, tokens) = (call.model.clone(), call.serve_at, call.tokens);
-        let waiting = Waiting { model, at, tokens, tried: tried.to_vec() };
+        let waiting = Waiting { model, at, tokens, tried: tried.clone() };
         match line.wait(waiter, waiting, || self.serve_line(&line)).await {
             Waited::Served(place) => place,
             Waited::Late => Place::Full { until: None },

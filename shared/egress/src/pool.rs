@@ -10,12 +10,13 @@ use base::{ModelName, Mono, Name};
 use seam::{Bound, Host, Lock};
 use telemetry::metrics::QueueMetrics;
 use telemetry::trace::Tracer;
-use upstream::{Bounds, Choice, Terms, choose};
+use upstream::{Barred, Bounds, Choice, Terms, choose};
 use wire::call::{CallHead, ServeAt};
 
+use crate::account::{Account, Key, KeyState};
 use crate::instance::{Instance, Keeping, Lease};
-use crate::places::{Places, Wanted};
-use crate::{Credential, InstanceStatus, Origin, Room, Tls};
+use crate::places::{Places, Tried, Wanted};
+use crate::{InstanceStatus, Origin, Room, Tls};
 
 /// How often kept connections are looked at.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -90,9 +91,9 @@ pub struct Upstream {
     pub name: Name,
     /// Root of its API.
     pub origin: Origin,
-    /// What makes us known to it.
-    pub credential: Option<Credential>,
-    /// What it takes.
+    /// What makes us known to it, the same for every model of one name; without any, it is called without a credential.
+    pub keys: Vec<Key>,
+    /// What it takes, whichever key a call is made with.
     pub terms: Terms,
 }
 
@@ -108,11 +109,15 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) keeping: Keeping,
     groups: ArcSwap<Groups>,
+    accounts: ArcSwap<Accounts>,
     turn: AtomicUsize,
     sweeper: Lock<Option<Bound<()>>>,
 }
 
 type Groups = BTreeMap<ModelName, Group>;
+
+/// The accounts of upstreams that have keys.
+type Accounts = BTreeMap<(ServeAt, Name), Arc<Account>>;
 
 /// A model's instances, and who waits for them.
 #[derive(Debug)]
@@ -137,6 +142,7 @@ impl Egress {
             options,
             keeping,
             groups: ArcSwap::default(),
+            accounts: ArcSwap::default(),
             turn: AtomicUsize::new(0),
             sweeper: Lock::new(None),
         });
@@ -149,6 +155,7 @@ impl Egress {
     /// way at one that is gone run to their end.
     pub fn install(&self, upstreams: Vec<Upstream>) {
         let (old, now) = (self.shared.groups.load_full(), self.shared.host.now());
+        let accounts = self.accounts(&upstreams, now);
         let mut groups = Groups::new();
         for spec in upstreams {
             let was = old.get(&spec.model);
@@ -160,18 +167,51 @@ impl Egress {
                 let line = was.map_or_else(fresh, |group| Arc::clone(&group.line));
                 Group { instances: Vec::new(), line }
             });
+            let account = accounts.get(&(spec.at, spec.name.clone())).cloned();
             let instance = match before {
                 Some(same) if same.is_same(&spec) || base::mutant!(UpstreamKept) => Arc::clone(same),
-                Some(moved) if moved.is_at(&spec.origin) => Arc::new(moved.renewed(spec, now)),
-                Some(_elsewhere) => Arc::new(Instance::new(spec)),
-                None => Arc::new(Instance::new(spec)),
+                Some(moved) if moved.is_at(&spec.origin) => Arc::new(moved.renewed(spec, account, now)),
+                Some(_elsewhere) => Arc::new(Instance::new(spec, account)),
+                None => Arc::new(Instance::new(spec, account)),
             };
             group.instances.push(instance);
         }
+        for (of, account) in &accounts {
+            let has = |group: &&Group| {
+                group.instances.iter().any(|one| (one.spec.at, &one.spec.name) == (of.0, &of.1))
+            };
+            account.serves(groups.values().filter(has).map(|group| Arc::clone(&group.line)).collect());
+        }
         self.shared.groups.store(Arc::new(groups));
+        self.shared.accounts.store(Arc::new(accounts));
         // Also those who wait for what is gone now.
         old.values().for_each(|group| self.shared.serve_line(&group.line));
         self.shared.warm();
+    }
+
+    /// The accounts of `upstreams`. At another address nothing is known of a key.
+    fn accounts(&self, upstreams: &[Upstream], now: Mono) -> Accounts {
+        let (old, groups) = (self.shared.accounts.load(), self.shared.groups.load());
+        let mut accounts = Accounts::new();
+        for spec in upstreams.iter().filter(|spec| !spec.keys.is_empty()) {
+            let of = (spec.at, spec.name.clone());
+            let stays = |one: &&Arc<Instance>| (one.spec.at, &one.spec.name) == (of.0, &of.1);
+            let moved = groups.values().flat_map(|group| &group.instances).find(stays);
+            let before = old.get(&of).filter(|_| moved.is_some_and(|one| one.is_at(&spec.origin)));
+            accounts.entry(of).or_insert_with(|| match before {
+                Some(same) if same.is_same(&spec.keys) => Arc::clone(same),
+                Some(changed) => Arc::new(changed.renewed(&spec.keys, now)),
+                None => Arc::new(Account::new(&spec.name, &spec.keys)),
+            });
+        }
+        accounts
+    }
+
+    /// How the keys of every account are, for operators.
+    #[must_use]
+    pub fn keys(&self) -> Vec<KeyState> {
+        let now = self.shared.host.now();
+        self.shared.accounts.load().values().flat_map(|account| account.status(now)).collect()
     }
 
     /// Whether some upstream here serves `model` at `at`.
@@ -214,12 +254,14 @@ pub(crate) enum Place {
         after: Duration,
     },
     Out(Mono),
+    /// The provider keeps every key away.
+    Barred(Barred),
     None,
 }
 
 impl Shared {
-    /// A place for a new call at an instance not among those `tried`: none before the calls that wait.
-    pub(crate) fn place(self: &Arc<Self>, call: &CallHead, tried: &[Arc<Instance>], now: Mono) -> Place {
+    /// A place for a new call where it was not `tried`: none before the calls that wait.
+    pub(crate) fn place(self: &Arc<Self>, call: &CallHead, tried: &Tried, now: Mono) -> Place {
         match self.line(&call.model) {
             Some(line) if !line.is_empty() => Place::Full { until: None },
             Some(line) => self.place_in_turn(Wanted::by(call, tried), &line, now),
@@ -248,23 +290,27 @@ impl Shared {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         // An offer may be gone by the time it is taken; by then the others' offers tell the truth.
         for _race in 0..4 {
+            let mut barred: Option<Barred> = None;
             let offer = |one: &Arc<Instance>| {
-                let open =
-                    one.spec.at == wanted.at && !wanted.tried.iter().any(|used| Arc::ptr_eq(used, one));
-                open.then(|| one.offer(wanted.tokens, now))
+                let open = one.spec.at == wanted.at && !wanted.tried.has(one);
+                let offer = if open { one.offer(wanted, now) } else { Ok(None) };
+                offer.unwrap_or_else(|bar| {
+                    barred = Some(barred.map_or(bar, |first| first.min(bar)));
+                    None
+                })
             };
             let offers: Vec<_> = group.instances.iter().map(offer).collect();
             match choose(&offers, turn) {
                 Choice::Take(index) => {
                     let lease = group.instances.get(index);
-                    let lease = lease.and_then(|one| Lease::take(one, line, (self, now), wanted.tokens));
+                    let lease = lease.and_then(|one| Lease::take(one, line, (self, now), wanted));
                     if let Some(lease) = lease {
                         return Place::Taken(lease);
                     }
                 }
                 Choice::Full { until } => return Place::Full { until },
                 Choice::Out { until } => return Place::Out(until),
-                Choice::None => return Place::None,
+                Choice::None => return barred.map_or(Place::None, Place::Barred),
             }
         }
         Place::Full { until: None }

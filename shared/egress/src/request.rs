@@ -1,4 +1,4 @@
-//! A call as an upstream sees it: the caller's body, those of its headers that may pass, and our credential.
+//! A call as an upstream sees it: the caller's body, those of its headers that may pass, and the credential of one of our keys.
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -7,12 +7,12 @@ use http_body_util::Full;
 use telemetry::trace::Context;
 use wire::call::CallHead;
 
-use crate::{Upstream, headers};
+use crate::{Credential, Upstream, headers};
 
 /// The request, made within `span` if this node traces it; `absolute` where the target carries scheme and host. `None`
 /// when the origin cannot stand in one.
 pub(crate) fn build(
-    upstream: &Upstream,
+    (upstream, credential): (&Upstream, Option<&Credential>),
     call: &CallHead,
     body: &Bytes,
     absolute: bool,
@@ -29,7 +29,7 @@ pub(crate) fn build(
     headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     // We read what passes; an upstream that compresses all the same is refused.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    if let Some(credential) = &upstream.credential {
+    if let Some(credential) = credential {
         headers.insert(AUTHORIZATION, credential.authorization().clone());
     }
     let trace = match span {

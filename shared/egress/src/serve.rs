@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use base::{Blame, Code, Elsewhere, Mono};
 use bytes::Bytes;
+use upstream::{Barred, Barrier};
 use wire::call::{CallHead, Failure, Hop, Note, Tail};
 use wire::ledger::Outcome;
 
 use crate::call::{Answer, Attempt, Ended, Trial};
-use crate::instance::Instance;
+use crate::instance::{Instance, Lease};
+use crate::places::Tried;
 use crate::pool::{Place, Shared};
 use crate::source::Limits;
 use crate::spans::Trace;
@@ -21,7 +23,7 @@ struct Tale<'a> {
     shared: &'a Shared,
     /// Where the call stands in its trace, if it is traced here.
     trace: Option<Trace>,
-    tried: Vec<Arc<Instance>>,
+    tried: Tried,
     /// The attempt in progress.
     trying: Option<Trial>,
     hops: Vec<Hop>,
@@ -47,7 +49,7 @@ impl Egress {
         let limits = Limits::new(&call.timeouts, shared.host.now());
         let attempt = Attempt { shared, call: &call, body: &body, limits };
         let mut tale = Tale::new(shared, &call, left);
-        while tale.tried.len() < shared.options.attempts {
+        while tale.tried.instances.len() < shared.options.attempts {
             let now = shared.host.now();
             if now >= limits.deadline {
                 break;
@@ -64,12 +66,13 @@ impl Egress {
                 Place::Taken(lease) => lease,
                 refused => return Err(tale.end(&refused)),
             };
-            let trial = tale.begin(lease.instance(), now);
+            let (instance, trial) = (Arc::clone(lease.instance()), tale.begin(&lease, now));
             let ended = match attempt.run(lease, trial).await {
                 Ok(answer) => return Ok(self.reply(answer, tale.answered())),
                 Err(ended) => ended,
             };
             let again = ended.verdict.elsewhere == Elsewhere::Yes;
+            tale.failed_at(instance, &ended);
             tale.note(ended);
             if !again {
                 break;
@@ -80,8 +83,9 @@ impl Egress {
 
     fn reply(&self, answer: Answer, (hops, notes): (Vec<Hop>, Vec<Note>)) -> Reply {
         let Answer { status, headers, content, trial } = answer;
+        let provider_key = trial.key.clone();
         let body = ReplyBody::local(&self.shared, status, content, trial, hops);
-        Reply { status, headers, body, notes }
+        Reply { status, headers, body, provider_key, notes }
     }
 }
 
@@ -90,7 +94,7 @@ impl<'a> Tale<'a> {
         Self {
             shared,
             trace: Trace::of(&shared.options.tracer, call),
-            tried: Vec::new(),
+            tried: Tried::default(),
             trying: None,
             hops: Vec::new(),
             notes: Vec::new(),
@@ -101,16 +105,25 @@ impl<'a> Tale<'a> {
         }
     }
 
-    fn begin(&mut self, instance: &Arc<Instance>, now: Mono) -> &mut Trial {
-        self.tried.push(Arc::clone(instance));
-        let trace = self.trace.as_ref().map(|trace| trace.nth(self.tried.len()));
-        self.trying.insert(Trial::begin(instance.spec.name.clone(), now, trace))
+    fn begin(&mut self, lease: &Lease, now: Mono) -> &mut Trial {
+        let trace = self.trace.as_ref().map(|trace| trace.nth(self.hops.len() + 1));
+        self.trying.insert(Trial::begin(lease, now, trace))
+    }
+
+    /// What is not tried again: the key, where the failure was the key's, so that another one may do; else the instance.
+    fn failed_at(&mut self, instance: Arc<Instance>, ended: &Ended) {
+        match &ended.trial.key {
+            Some(key) if ended.verdict.health.is_of_key() => {
+                let upstream = instance.spec.name.clone();
+                self.tried.keys.entry(upstream).or_default().push(key.clone());
+            }
+            Some(_) | None => self.tried.instances.push(instance),
+        }
     }
 
     fn note(&mut self, ended: Box<Ended>) {
         self.trying = None;
-        let wait = ended.wait.map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
-        self.wait_ms = [self.wait_ms, wait].into_iter().flatten().min();
+        self.wait_ms = [self.wait_ms, ended.wait_ms].into_iter().flatten().min();
         self.reached |= ended.reached;
         if ended.status.is_some() || !ended.said.is_empty() {
             let hop = u16::try_from(self.hops.len()).unwrap_or(u16::MAX);
@@ -134,9 +147,17 @@ impl<'a> Tale<'a> {
 
     /// The failure: the last attempt's, or that there was no place for one.
     fn end(mut self, place: &Place) -> Box<Failed> {
-        let failure = match self.last.take() {
-            Some(ended) => told(*ended, self.wait_ms),
-            None => refused(place, self.shared.host.now()),
+        let now = self.shared.host.now();
+        let failure = match (self.last.take(), place) {
+            // The key that is back first tells more than the one that was tried last.
+            (Some(ended), Place::Barred(barred)) if ended.verdict.health.is_of_key() => {
+                let first = refused(place, now);
+                let same = first.code == ended.verdict.code;
+                let wait = Some(wait_ms(barred.until, now));
+                if same { told(*ended, wait) } else { Failure { upstream_status: ended.status, ..first } }
+            }
+            (Some(ended), _) => told(*ended, self.wait_ms),
+            (None, place) => refused(place, now),
         };
         let (code, hops) = (Some(failure.code), mem::take(&mut self.hops));
         let tail = Tail { outcome: Outcome::Failed, code, usage: None, reached_upstream: self.reached, hops };
@@ -172,14 +193,18 @@ fn told(ended: Ended, retry_after_ms: Option<u32>) -> Failure {
 /// When to come back after calls that are in progress: when one ends, nobody knows.
 const SOON_MS: u32 = 1_000;
 
+fn wait_ms(until: Mono, now: Mono) -> u32 {
+    // A part of a millisecond is one: the call would come too early else.
+    u32::try_from(until.since(now).as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
+}
+
 fn refused(place: &Place, now: Mono) -> Failure {
-    let wait_ms = |until: Mono| u32::try_from(until.since(now).as_millis()).unwrap_or(u32::MAX);
     let (code, message, wait) = match place {
         Place::Taken(_) | Place::None => {
             (Code::NoTarget, "no server of this model is configured at this node", None)
         }
         Place::Full { until } => {
-            let wait = until.map_or(SOON_MS, wait_ms).max(SOON_MS);
+            let wait = until.map_or(SOON_MS, |until| wait_ms(until, now)).max(SOON_MS);
             (Code::ModelOverloaded, "every server of the model is busy; try again shortly", Some(wait))
         }
         Place::Crowded { after } => {
@@ -189,7 +214,17 @@ fn refused(place: &Place, now: Mono) -> Failure {
         Place::Out(until) => (
             Code::NoTarget,
             "every server of the model failed a moment ago; try again shortly",
-            Some(wait_ms(*until)),
+            Some(wait_ms(*until, now)),
+        ),
+        Place::Barred(Barred { until, why: Barrier::Paced }) => (
+            Code::UpstreamRateLimited,
+            "the model's provider limits every key that the gateway has for it; try again later",
+            Some(wait_ms(*until, now)),
+        ),
+        Place::Barred(Barred { until, why: Barrier::Suspended }) => (
+            Code::UpstreamAuth,
+            "the model's provider refuses every key that the gateway has for it; its operator must look",
+            Some(wait_ms(*until, now)),
         ),
     };
     Failure { code, message: message.to_owned(), upstream_status: None, body: None, retry_after_ms: wait }

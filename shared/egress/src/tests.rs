@@ -4,6 +4,7 @@
 mod cancelling;
 mod failing;
 mod keeping;
+mod keys;
 mod mesh;
 mod network;
 mod probing;
@@ -23,7 +24,7 @@ use wire::catalog::{Operation, Timeouts};
 use wire::ledger::Outcome;
 
 use self::network::{Fake, Step};
-use crate::{Credential, Egress, Exchange, Options, Reply, Terms, Upstream};
+use crate::{Credential, Egress, Exchange, Key, KeyTerms, Options, Reply, Terms, Upstream};
 
 const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}], "x_unknown" : 1.50}"#;
 const ANSWER: &str = r#"{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11},"x":1.50}"#;
@@ -107,9 +108,15 @@ fn upstream(name: &str, fake: &Fake) -> Upstream {
         model: "m".parse().unwrap(),
         name: node(name),
         origin: fake.url().parse().unwrap(),
-        credential: Credential::bearer("sk-ours"),
+        keys: vec![key("sk-ours", 1)],
         terms: Terms::default(),
     }
+}
+
+/// A key of a weight, named as its credential.
+fn key(secret: &str, weight: u32) -> Key {
+    let terms = KeyTerms { name: node(secret), weight, terms: Terms::default() };
+    Key { terms, credential: Credential::bearer(secret).unwrap() }
 }
 
 /// An egress whose model `m` is served by `fakes`, named a, b, c.

@@ -53,6 +53,8 @@ pub struct CallRecord {
     pub served_by: Option<String>,
     /// The provider, when central served it.
     pub provider: Option<Name>,
+    /// The name of the provider's key that it was asked with.
+    pub provider_key: Option<Name>,
     /// HTTP status sent.
     pub status: u16,
     /// How the call ended.
@@ -346,6 +348,7 @@ mod tests {
         let hop = Hop {
             node: "edge-eu".parse().unwrap(),
             upstream: "tiny-1".parse().unwrap(),
+            key: Some("team-a".parse().unwrap()),
             result: Err(Code::UpstreamError),
             connected_us: 1,
             first_byte_us: None,
@@ -389,6 +392,7 @@ mod tests {
             stream: false,
             served_by: None,
             provider: None,
+            provider_key: None,
             status: 200,
             outcome: Outcome::Complete,
             code: None,

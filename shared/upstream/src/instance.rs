@@ -34,6 +34,18 @@ pub enum Health {
     Broken,
     /// It answered that calls should stay away for this long.
     Paced(Duration),
+    /// It refused the credential: the fault of the key that the call was made with, if it was made with one.
+    Refused,
+    /// The key has used what it may, and is to stay away for this long if it said so.
+    Limited(Option<Duration>),
+}
+
+impl Health {
+    /// Whether it says something about the key of a call rather than about the instance.
+    #[must_use]
+    pub const fn is_of_key(self) -> bool {
+        matches!(self, Self::Refused | Self::Limited(_))
+    }
 }
 
 /// What an instance can do for a call now.
@@ -181,9 +193,11 @@ impl Instance {
 fn after_call(failures: u32, from: Mono, health: Health, now: Mono, draw: u64) -> State {
     let failures = match health {
         Health::Good => 0,
-        Health::Unknown => failures,
-        Health::Paced(wait) => return State::In { failures: 0, from: from.max(now + wait.min(MAX_PACE)) },
-        Health::Failed => failures.saturating_add(1),
+        Health::Unknown | Health::Limited(None) => failures,
+        Health::Paced(wait) | Health::Limited(Some(wait)) => {
+            return State::In { failures: 0, from: from.max(now + wait.min(MAX_PACE)) };
+        }
+        Health::Failed | Health::Refused => failures.saturating_add(1),
         Health::Broken => FAILURES,
     };
     if failures < FAILURES {
@@ -196,9 +210,11 @@ fn after_call(failures: u32, from: Mono, health: Health, now: Mono, draw: u64) -
 fn after_probe(round: u32, health: Health, now: Mono, draw: u64) -> State {
     match health {
         Health::Good => State::In { failures: 0, from: Mono::ZERO },
-        Health::Paced(wait) => State::In { failures: 0, from: now + wait.min(MAX_PACE) },
-        Health::Unknown => State::Out { until: now, round },
-        Health::Failed | Health::Broken => {
+        Health::Paced(wait) | Health::Limited(Some(wait)) => {
+            State::In { failures: 0, from: now + wait.min(MAX_PACE) }
+        }
+        Health::Unknown | Health::Limited(None) => State::Out { until: now, round },
+        Health::Failed | Health::Refused | Health::Broken => {
             let round = round.saturating_add(1);
             State::Out { until: now + OUT.wait(round, draw), round }
         }

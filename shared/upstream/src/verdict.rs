@@ -49,17 +49,17 @@ pub fn of_status(status: u16, meaning: Option<Code>, wait: Option<Duration>) -> 
     let verdict = |code: Code, health| Verdict { code, health, elsewhere: code.elsewhere() };
     let stays = |code| verdict(code, Health::Unknown);
     let fails = |code| verdict(code, Health::Failed);
-    let paced = wait.map_or(Health::Unknown, Health::Paced);
+    let refused = |code| verdict(code, Health::Refused);
     Some(match (meaning, status) {
         (Some(code @ (Code::ContextTooLong | Code::ContentFiltered)), _) => stays(code),
         (Some(code @ Code::ModelGpuOom), _) => verdict(code, Health::Broken),
-        (_, 429) => verdict(Code::UpstreamRateLimited, paced),
+        (_, 429) => verdict(Code::UpstreamRateLimited, Health::Limited(wait)),
         // An account without credit, whatever the status: others behind the same key fare no better.
-        (Some(code @ (Code::UpstreamAuth | Code::UpstreamRateLimited)), _) => fails(code),
+        (Some(code @ (Code::UpstreamAuth | Code::UpstreamRateLimited)), _) => refused(code),
         (Some(Code::ModelOverloaded), _) | (_, 503 | 529) => {
             verdict(Code::ModelOverloaded, wait.map_or(Health::Failed, Health::Paced))
         }
-        (_, 401..=403 | 407) => fails(Code::UpstreamAuth),
+        (_, 401..=403 | 407) => refused(Code::UpstreamAuth),
         // The path, the method and the model's name are ours, so that these do not blame the caller.
         (_, 404 | 405 | 410 | 411 | 414 | 431 | 499) => stays(Code::UpstreamError),
         (_, 408 | 504 | 524) => fails(Code::UpstreamTimeout),
@@ -101,10 +101,11 @@ mod tests {
         {
             assert_eq!(judged(status, None), (code, Health::Unknown, Elsewhere::No), "{status}");
         }
-        assert_eq!(judged(429, None), (Code::UpstreamRateLimited, Health::Unknown, Elsewhere::Yes));
-        assert_eq!(judged(401, None), (Code::UpstreamAuth, Health::Failed, Elsewhere::Yes));
+        let limited = Health::Limited(None);
+        assert_eq!(judged(429, None), (Code::UpstreamRateLimited, limited, Elsewhere::Yes));
+        assert_eq!(judged(401, None), (Code::UpstreamAuth, Health::Refused, Elsewhere::Yes));
         let credit = Some(Code::UpstreamRateLimited);
-        assert_eq!(judged(400, credit), (Code::UpstreamRateLimited, Health::Failed, Elsewhere::Yes));
+        assert_eq!(judged(400, credit), (Code::UpstreamRateLimited, Health::Refused, Elsewhere::Yes));
         assert_eq!(judged(404, None), (Code::UpstreamError, Health::Unknown, Elsewhere::Yes));
     }
 
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn a_wait_the_upstream_asked_for_paces_it() {
         let wait = Duration::from_secs(3);
-        assert_eq!(of_status(429, None, Some(wait)).unwrap().health, Health::Paced(wait));
+        assert_eq!(of_status(429, None, Some(wait)).unwrap().health, Health::Limited(Some(wait)));
         assert_eq!(of_status(503, None, Some(wait)).unwrap().health, Health::Paced(wait));
     }
 }

@@ -63,6 +63,8 @@ pub struct ReplyHead {
     pub status: u16,
     /// Headers for the caller, hop-by-hop ones and cookies removed.
     pub headers: Vec<(String, Vec<u8>)>,
+    /// The key of the provider that it was asked with.
+    pub provider_key: Option<Name>,
 }
 
 /// The call failed before the answer began.
@@ -113,6 +115,8 @@ pub struct Hop {
     pub node: Name,
     /// The replica, the provider or the node that was asked.
     pub upstream: Name,
+    /// The key of the provider that it was asked with.
+    pub key: Option<Name>,
     /// How it went.
     pub result: Result<u16, Code>,
     /// Microseconds from the attempt's start until a connection was in hand.

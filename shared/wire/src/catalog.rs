@@ -97,6 +97,35 @@ pub struct Provider {
     pub dialect: Dialect,
     /// Root of its API, without `/v1`.
     pub base_url: String,
+    /// Its keys; none: it has the one that is called [`DEFAULT_KEY`], or is called without a credential.
+    pub keys: Vec<ProviderKey>,
+}
+
+impl Provider {
+    /// Whether it has a key of this name.
+    #[must_use]
+    pub fn has_key(&self, name: &Name) -> bool {
+        let named = self.keys.iter().any(|key| key.name == *name);
+        named || (self.keys.is_empty() && name.as_str() == DEFAULT_KEY)
+    }
+}
+
+/// The name of a provider's key where only one is given, and no name for it.
+pub const DEFAULT_KEY: &str = "default";
+
+/// A key of a provider, without its credential. Its limits are of all models together, at one central node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderKey {
+    /// Its name, unique in its provider; safe to log.
+    pub name: Name,
+    /// Its share of calls against the provider's other keys, from 1.
+    pub weight: u32,
+    /// Calls at once.
+    pub concurrency: Option<u32>,
+    /// Calls per minute, with a burst of one minute's worth.
+    pub requests_per_min: Option<u32>,
+    /// Input and output tokens per minute, with a burst of one minute's worth.
+    pub tokens_per_min: Option<u64>,
 }
 
 /// What a model can be asked to do.

@@ -173,6 +173,8 @@ pub struct Receipt {
     pub served_by: Option<String>,
     /// The provider, when central served it.
     pub provider: Option<Name>,
+    /// The name of the provider's key that it was asked with.
+    pub provider_key: Option<Name>,
     /// Attempts made.
     pub attempts: u16,
     /// What it used.

@@ -15,7 +15,7 @@ use wire::calendar::Zone;
 use wire::call::{CallHead, Failure, Hop, ReplyHead, ServeAt, Tail};
 use wire::catalog::{
     Action, App, Budget, Change, Dialect, Group, Key, Limits, Mode, Model, Object, ObjectId, Operation,
-    Provider, Replica, Route, Scope, Strategy, Target, Tenant, Threshold, Timeouts, Window,
+    Provider, ProviderKey, Replica, Route, Scope, Strategy, Target, Tenant, Threshold, Timeouts, Window,
 };
 use wire::control::{Health, Hello, NodeAddr, Opening, ToCentral, ToEdge, Welcome};
 use wire::ledger::{
@@ -73,7 +73,14 @@ fn messages_to_edges() {
 #[test]
 fn calls() {
     golden("call-head", &call_head());
-    golden("reply-head", &ReplyHead { status: 200, headers: vec![("a".into(), b"b".to_vec())] });
+    golden(
+        "reply-head",
+        &ReplyHead {
+            status: 200,
+            headers: vec![("a".into(), b"b".to_vec())],
+            provider_key: Some("team-a".parse().unwrap()),
+        },
+    );
     golden(
         "failure",
         &Failure {
@@ -207,6 +214,7 @@ fn receipt() -> Receipt {
         region: "eu".parse().unwrap(),
         served_by: Some("peer:us".into()),
         provider: None,
+        provider_key: Some("team-a".parse().unwrap()),
         attempts: 2,
         usage: usage(),
         estimated: false,
@@ -262,6 +270,7 @@ fn tail() -> Tail {
     let hop = |result| Hop {
         node: "edge-eu".parse().unwrap(),
         upstream: "a".parse().unwrap(),
+        key: Some("team-a".parse().unwrap()),
         result,
         connected_us: 10,
         first_byte_us: Some(2_000),
@@ -371,6 +380,13 @@ fn all_objects() -> Vec<Object> {
             name: "p".parse().unwrap(),
             dialect: Dialect::Openai,
             base_url: "https://api.example".into(),
+            keys: vec![ProviderKey {
+                name: "team-a".parse().unwrap(),
+                weight: 3,
+                concurrency: Some(50),
+                requests_per_min: Some(500),
+                tokens_per_min: Some(200_000),
+            }],
         }),
         Object::Model(model()),
         Object::Group(Group { name: "g".parse().unwrap(), models: vec!["m".parse().unwrap()] }),

@@ -1,15 +1,16 @@
 //! Whether a whole configuration is consistent. Every fault is reported, not only the first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use base::ModelName;
+use base::{ModelName, Name};
 use wire::catalog::{
     Budget, Catalog, Group, Key, Limits, Mode, Model, ObjectId, Provider, Replica, Route, Scope, Strategy,
     Tenant, Timeouts,
 };
 
 use super::url;
+use crate::KeyOf;
 
 /// Largest weight of a tenant: shares finer than a thousandth make no difference in lines of some hundreds.
 const HEAVIEST: u32 = 1_000;
@@ -56,6 +57,22 @@ pub fn check(catalog: &Catalog) -> Vec<Problem> {
     catalog.routes.values().for_each(|route| report.route(route));
     catalog.budgets.values().for_each(|budget| report.budget(budget));
     report.problems
+}
+
+/// Providers' keys that have no credential, of which `sealed` knows. A key without one would be refused.
+pub fn unsealed(catalog: &Catalog, sealed: impl Fn(&KeyOf) -> bool) -> Vec<Problem> {
+    let keys = catalog.providers.values().flat_map(|provider| {
+        provider.keys.iter().enumerate().map(move |(at, key)| (&provider.name, at, &key.name))
+    });
+    let lacks = |(provider, at, key): (&Name, usize, &Name)| {
+        let of = KeyOf { provider: provider.clone(), key: key.clone() };
+        (!sealed(&of)).then(|| Problem {
+            object: ObjectId::Provider(provider.clone()),
+            field: format!("keys[{at}].credential"),
+            what: format!("key {key} has no credential yet; give it one"),
+        })
+    };
+    keys.filter_map(lacks).collect()
 }
 
 struct Report<'a> {
@@ -132,6 +149,29 @@ impl Report<'_> {
         let id = ObjectId::Provider(provider.name.clone());
         if let Err(fault) = url::check(&provider.base_url) {
             self.add(&id, "base_url", fault.to_string());
+        }
+        let mut seen = BTreeSet::new();
+        for (at, key) in provider.keys.iter().enumerate() {
+            if !seen.insert(&key.name) {
+                let what = format!("another key is called {} already; give each its own name", key.name);
+                self.add(&id, format!("keys[{at}].name"), what);
+            }
+            let limits = [
+                ("concurrency", key.concurrency.map(u64::from)),
+                ("requests_per_min", key.requests_per_min.map(u64::from)),
+                ("tokens_per_min", key.tokens_per_min),
+            ];
+            for (field, _zero) in limits.into_iter().filter(|(_field, limit)| *limit == Some(0)) {
+                let what = "0 would let the key serve nothing; leave it out for no limit";
+                self.add(&id, format!("keys[{at}].{field}"), what);
+            }
+            if key.weight == 0 {
+                self.add(
+                    &id,
+                    format!("keys[{at}].weight"),
+                    "must be at least 1; leave a key out that shall not serve",
+                );
+            }
         }
     }
 

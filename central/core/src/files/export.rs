@@ -1,5 +1,5 @@
 //! Configured objects in the form that files have, so that what was read back can be applied again. Secrets do not
-//! come out: keys show their hash, providers no credential.
+//! come out: keys show their hash, providers and their keys no credential.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use base::{Amount, KeyHash, Unit};
 use serde_json::{Map, Value, json};
 use settings::decimal;
 use wire::catalog::{
-    Action, Budget, Catalog, Dialect, Key, Limits, Mode, Model, Object, Operation, Provider, Replica, Route,
-    Scope, Strategy, Tenant, Threshold, Window,
+    Action, Budget, Catalog, Dialect, Key, Limits, Mode, Model, Object, Operation, Provider, ProviderKey,
+    Replica, Route, Scope, Strategy, Tenant, Threshold, Window,
 };
 
 use super::prices;
@@ -108,6 +108,17 @@ fn provider_form(provider: &Provider) -> Value {
         "name": provider.name,
         "dialect": dialect_form(provider.dialect),
         "base_url": provider.base_url,
+        "keys": (!provider.keys.is_empty()).then(|| provider.keys.iter().map(provider_key_form).collect::<Vec<_>>()),
+    })
+}
+
+fn provider_key_form(key: &ProviderKey) -> Value {
+    json!({
+        "name": key.name,
+        "weight": key.weight,
+        "concurrency": key.concurrency,
+        "requests_per_min": key.requests_per_min,
+        "tokens_per_min": key.tokens_per_min,
     })
 }
 

@@ -1,24 +1,56 @@
 //! Providers, models, groups and routes.
 
-use base::Tokens;
+use base::{Name, Tokens};
 use settings::{Fields, Kind, Value, text, whole, word};
 use wire::catalog::{
-    Dialect, Group, Model, Object, Operation, Provider, Replica, Route, Strategy, Target, Timeouts,
+    DEFAULT_KEY, Dialect, Group, Model, Object, Operation, Provider, ProviderKey, Replica, Route, Strategy,
+    Target, Timeouts,
 };
 
 use super::principals::limits;
 use super::{Credential, Extra, prices};
+use crate::KeyOf;
 
 pub(super) fn provider(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<Object> {
-    let name = fields.required("name", word);
+    let name: Option<Name> = fields.required("name", word);
     let dialect = fields.or("dialect", dialect, Dialect::Openai);
     let base_url = fields.required("base_url", text);
     let credential = fields.optional("credential", credential);
-    let provider = Provider { name: name?, dialect: dialect?, base_url: base_url? };
-    if let Some(secret) = credential? {
-        extra.credentials.push(Credential { provider: provider.name.clone(), secret });
+    let keys = fields.mappings("keys", provider_key);
+    if matches!(credential, Some(Some(_))) && keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
+        fields.at_fault(
+            "credential",
+            "give `credential` or `keys`, not both; a key has a credential of its own",
+        );
+        return None;
     }
-    Some(Object::Provider(provider))
+    let (provider, credential) = (name?, credential?);
+    let unnamed = credential.map(|secret| (DEFAULT_KEY.parse().ok(), secret));
+    let (keys, secrets): (Vec<_>, Vec<_>) = keys?.into_iter().unzip();
+    let named = keys.iter().map(|key: &ProviderKey| Some(key.name.clone())).zip(secrets);
+    let named = named.filter_map(|(key, secret)| Some((key, secret?)));
+    extra.credentials.extend(named.chain(unnamed).filter_map(|(key, secret)| {
+        Some(Credential { of: KeyOf { provider: provider.clone(), key: key? }, secret })
+    }));
+    Some(Object::Provider(Provider { name: provider, dialect: dialect?, base_url: base_url?, keys }))
+}
+
+/// A key, and its credential unless the one that is sealed stays.
+fn provider_key(fields: &mut Fields<'_, '_>) -> Option<(ProviderKey, Option<String>)> {
+    let name = fields.required("name", word);
+    let credential = fields.optional("credential", credential);
+    let weight = fields.or("weight", whole, 1);
+    let concurrency = fields.optional("concurrency", whole);
+    let requests_per_min = fields.optional("requests_per_min", whole);
+    let tokens_per_min = fields.optional("tokens_per_min", whole);
+    let key = ProviderKey {
+        name: name?,
+        weight: weight?,
+        concurrency: concurrency?,
+        requests_per_min: requests_per_min?,
+        tokens_per_min: tokens_per_min?,
+    };
+    Some((key, credential?))
 }
 
 pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Option<Object> {

@@ -342,6 +342,7 @@ pub(super) fn batch(first: u64, charges: &[(u64, u64)]) -> ReceiptBatch {
         region: "eu".parse().unwrap(),
         served_by: None,
         provider: None,
+        provider_key: None,
         attempts: 1,
         usage: Usage::default(),
         estimated: false,

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::{Epoch, Name};
-use wire::catalog::{Catalog, ObjectId};
+use base::Epoch;
+use wire::catalog::Catalog;
 
 use super::{Moment, State};
-use crate::catalog::{changes, check};
-use crate::{CatalogChange, Effect, EpochRecord, Refusal, Reply};
+use crate::catalog::{changes, check, unsealed};
+use crate::{CatalogChange, Effect, EpochRecord, KeyOf, Refusal, Reply};
 
 /// Who asked for an epoch, and why.
 struct Cause {
@@ -69,10 +69,16 @@ impl State {
         self.publish(now, old, cause, effects)
     }
 
-    fn faults(&self, next: &Catalog, credentials: &[(Name, crate::Sealed)]) -> Vec<String> {
-        let unknown = credentials.iter().filter(|(provider, _sealed)| !next.providers.contains_key(provider));
-        let unknown = unknown.map(|(provider, _sealed)| format!("no provider {provider} for a credential"));
-        let faults = check(next).into_iter().map(|problem| problem.to_string()).chain(unknown);
+    fn faults(&self, next: &Catalog, credentials: &[(KeyOf, crate::Sealed)]) -> Vec<String> {
+        let unknown = credentials.iter().filter(|(of, _sealed)| {
+            !next.providers.get(&of.provider).is_some_and(|provider| provider.has_key(&of.key))
+        });
+        let unknown = unknown.map(|(of, _sealed)| format!("no {of} for a credential"));
+        let sealed = |of: &KeyOf| {
+            self.credentials.contains_key(of) || credentials.iter().any(|(given, _sealed)| given == of)
+        };
+        let problems = check(next).into_iter().chain(unsealed(next, sealed));
+        let faults = problems.map(|problem| problem.to_string()).chain(unknown);
         faults.chain(self.revocation_faults(next)).collect()
     }
 
@@ -118,13 +124,13 @@ impl State {
         }
     }
 
-    /// Drops credentials of providers that neither the configuration nor an epoch to go back to mentions.
+    /// Drops credentials of keys that neither the configuration nor an epoch to go back to mentions.
     fn forget_credentials(&mut self, effects: &mut Vec<Effect>) {
         let before = self.credentials.len();
         let (catalog, history) = (&self.catalog, &self.history);
-        self.credentials.retain(|provider, _sealed| {
-            catalog.providers.contains_key(provider)
-                || history.mentions(&ObjectId::Provider(provider.clone()))
+        self.credentials.retain(|of, _sealed| {
+            let now = catalog.providers.get(&of.provider);
+            now.is_some_and(|provider| provider.has_key(&of.key)) || history.mentions(of)
         });
         if self.credentials.len() != before {
             effects.push(Effect::CredentialsChanged);

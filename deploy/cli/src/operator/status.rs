@@ -1,7 +1,7 @@
 //! `portolan status`: nodes and links, epochs, models, budgets.
 
 use base::{Name, Unit, WindowId};
-use central::admin::api::{BudgetRow, EdgeRow, LinkRow, MemberRow, ModelRow, Status};
+use central::admin::api::{BudgetRow, EdgeRow, KeyRow, LinkRow, MemberRow, ModelRow, Status};
 use time::OffsetDateTime;
 
 use crate::admin::Admin;
@@ -23,6 +23,7 @@ pub(super) async fn show(admin: &Admin, as_json: bool) -> Outcome {
     section("links", &links_table(&status));
     section("models", &models_table(&status.models));
     section("budgets", &budgets_table(&status.budgets));
+    section("provider keys", &keys_table(&status.keys));
     Ok(())
 }
 
@@ -112,6 +113,31 @@ fn models_table(models: &[ModelRow]) -> Table {
             or_dash(model.provider.as_ref()),
             or_dash(model.context.map(|tokens| tokens.0)),
             yes(model.priced),
+        ]);
+    }
+    table
+}
+
+/// Each central node knows of a key what its own calls met.
+fn keys_table(keys: &[KeyRow]) -> Table {
+    let mut table = Table::new(&["provider", "key", "at", "weight", "calls", "state"]);
+    let mut rows: Vec<_> = keys.iter().collect();
+    rows.sort_by_key(|row| (&row.provider, &row.key, &row.node));
+    for row in rows {
+        let seconds = |ms: u64| format!("{} s", ms.div_ceil(1_000));
+        let state = match (row.suspended_ms, row.paced_ms) {
+            (Some(0), _paced) => "suspended, probed by the next call".to_owned(),
+            (Some(ms), _paced) => format!("suspended for {}", seconds(ms)),
+            (None, Some(ms)) => format!("paced for {}", seconds(ms)),
+            (None, None) => "serving".to_owned(),
+        };
+        table.row(vec![
+            row.provider.to_string(),
+            row.key.to_string(),
+            row.node.to_string(),
+            row.weight.to_string(),
+            row.outstanding.to_string(),
+            state,
         ]);
     }
     table

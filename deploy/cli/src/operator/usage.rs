@@ -129,6 +129,7 @@ impl Query {
             ("key", &chosen.key),
             ("model", &chosen.model),
             ("provider", &chosen.provider),
+            ("provider_key", &chosen.provider_key),
             ("region", &chosen.region),
             ("outcome", &chosen.outcome),
         ];

@@ -104,7 +104,7 @@ async fn a_wait_that_upstreams_ask_for_is_told() {
     let failure = ask(&egress, false).await.unwrap_err().failure;
     assert_eq!((failure.code, failure.retry_after_ms), (Code::UpstreamRateLimited, Some(20_000)));
     let again = ask(&egress, false).await.unwrap_err();
-    assert_eq!((again.failure.code, again.tail.hops.len()), (Code::NoTarget, 0));
+    assert_eq!((again.failure.code, again.tail.hops.len()), (Code::UpstreamRateLimited, 0));
     assert_eq!((first.requests().len(), second.requests().len()), (1, 1));
 }
 

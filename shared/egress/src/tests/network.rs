@@ -134,7 +134,7 @@ struct Seen {
     written: AtomicUsize,
 }
 
-type Script = Arc<dyn Fn(usize) -> Vec<Step> + Send + Sync>;
+type Script = Arc<dyn Fn(usize, &str) -> Vec<Step> + Send + Sync>;
 
 impl Fake {
     pub(super) async fn start(
@@ -148,9 +148,21 @@ impl Fake {
         host: &Host,
         script: impl Fn(usize) -> Vec<Step> + Send + Sync + 'static,
     ) -> Self {
+        Self::start_with(host, Arc::new(move |number, _request: &str| script(number))).await
+    }
+
+    /// One whose steps follow what the request says.
+    pub(super) async fn reading(
+        net: &Memory,
+        script: impl Fn(&str) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_with(&net.host(), Arc::new(move |_number, request: &str| script(request))).await
+    }
+
+    async fn start_with(host: &Host, script: Script) -> Self {
         let listener = host.listen((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (seen, script): (Arc<Seen>, Script) = (Arc::default(), Arc::new(script));
+        let seen: Arc<Seen> = Arc::default();
         let (accepting, spawner) = (Arc::clone(&seen), host.clone());
         drop(host.spawn("fake", async move {
             while let Ok((stream, _peer)) = listener.accept().await {
@@ -192,10 +204,10 @@ async fn follow(host: Host, mut stream: ByteStream, seen: Arc<Seen>, script: Scr
     while let Some(request) = request(&mut stream).await {
         let number = {
             let mut requests = seen.requests.lock();
-            requests.push(request);
+            requests.push(request.clone());
             requests.len() - 1
         };
-        for step in script(number) {
+        for step in script(number, &request) {
             match step {
                 Step::Send(text) => {
                     if stream.write_all(text.as_bytes()).await.is_err() {

@@ -76,9 +76,16 @@ async fn ask_twice(server: &Secured, host: &Host, trusted: &str) -> Result<usize
     let tls = Some(Tls::with_authorities(trusted.as_bytes()).unwrap());
     let egress = Egress::new(host, Options { tls, ..options() });
     let origin = server.url.parse().unwrap();
-    let credential = Credential::bearer("sk-ours");
+
     let (at, model, name) = (ServeAt::Replicas, "m".parse().unwrap(), node("a"));
-    egress.install(vec![Upstream { at, model, name, origin, credential, terms: Terms::default() }]);
+    egress.install(vec![Upstream {
+        at,
+        model,
+        name,
+        origin,
+        keys: vec![key("sk-ours", 1)],
+        terms: Terms::default(),
+    }]);
     for _call in 0..2 {
         let reply = ask(&egress, false).await.map_err(|failed| failed.failure.code)?;
         assert_eq!(read(reply).await.0, ANSWER);

@@ -13,6 +13,9 @@ pub struct Attempt {
     pub node: String,
     /// The replica, the provider or the node that was asked.
     pub upstream: String,
+    /// The name of the provider's key that it was asked with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_key: Option<String>,
     /// The HTTP status that the upstream answered with, when it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -38,6 +41,7 @@ impl Attempt {
         Self {
             node: hop.node.to_string(),
             upstream: hop.upstream.to_string(),
+            provider_key: hop.key.as_ref().map(ToString::to_string),
             status: hop.result.ok().or_else(|| note?.status),
             code: hop.result.err(),
             message: said.map(str::to_owned),
@@ -75,6 +79,7 @@ mod tests {
             let hop = Hop {
                 node: "edge-eu".parse().unwrap(),
                 upstream: "tiny-1".parse().unwrap(),
+                key: None,
                 result: Err(*code),
                 connected_us: 1,
                 first_byte_us: None,

@@ -324,6 +324,7 @@ impl World {
             region: "eu".parse().unwrap(),
             served_by: None,
             provider: None,
+            provider_key: None,
             attempts: 1,
             usage: Usage::default(),
             estimated: false,

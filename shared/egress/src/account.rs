@@ -1,0 +1,166 @@
+//! An account at a provider at run time: its keys under `upstream`'s rules, shared by all models that it serves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Mono, Name, Usage};
+use seam::Lock;
+use upstream::{Health, KeyTerms, KeyTicket, Keys, KeysOffer};
+
+use crate::Credential;
+use crate::places::Places;
+
+/// A key of a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Its name, its share and what it takes.
+    pub terms: KeyTerms,
+    /// What makes us known to the provider.
+    pub credential: Credential,
+}
+
+/// One account, as it is configured.
+#[derive(Debug)]
+pub(crate) struct Account {
+    name: Name,
+    keys: Vec<Key>,
+    /// Shared with the account as it was before a change of its configuration: calls begun then still count.
+    run: Arc<Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    state: Lock<Keys>,
+    /// Who waits for a place at one of the account's models: a key that comes free may serve any of them.
+    lines: Lock<Vec<Arc<Places>>>,
+}
+
+/// A call's place at a key; it [ends](Self::end) with the call's place at the instance.
+#[derive(Debug)]
+pub(crate) struct KeyLease {
+    account: Arc<Account>,
+    ticket: KeyTicket,
+    credential: Credential,
+}
+
+/// What an operator may know of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyState {
+    /// Whose it is.
+    pub provider: Name,
+    /// Its name.
+    pub key: Name,
+    /// Its share of calls, against the provider's other keys.
+    pub weight: u32,
+    /// Calls it serves.
+    pub outstanding: u32,
+    /// The provider refused it: how long until a call probes it, zero when one is due.
+    pub suspended: Option<Duration>,
+    /// The provider asked it to wait: how long.
+    pub paced: Option<Duration>,
+}
+
+impl Account {
+    pub(crate) fn new(name: &Name, keys: &[Key]) -> Self {
+        let state = Lock::new(Keys::new(&terms(keys)));
+        let run = Run { state, lines: Lock::new(Vec::new()) };
+        Self { name: name.clone(), keys: keys.to_vec(), run: Arc::new(run) }
+    }
+
+    /// Whether it has these keys.
+    pub(crate) fn is_same(&self, keys: &[Key]) -> bool {
+        self.keys == keys
+    }
+
+    /// The same account with other keys, or the same ones under other terms.
+    pub(crate) fn renewed(&self, keys: &[Key], now: Mono) -> Self {
+        let credential = |keys: &[Key], name: &Name| {
+            keys.iter().find(|key| key.terms.name == *name).map(|key| key.credential.clone())
+        };
+        let is_new = |name: &Name| credential(&self.keys, name) != credential(keys, name);
+        self.run.state.lock().change(&terms(keys), is_new, now);
+        Self { name: self.name.clone(), keys: keys.to_vec(), run: Arc::clone(&self.run) }
+    }
+
+    /// From now on these are the lines before its models.
+    pub(crate) fn serves(&self, lines: Vec<Arc<Places>>) {
+        *self.run.lines.lock() = lines;
+    }
+
+    pub(crate) fn lines(&self) -> Vec<Arc<Places>> {
+        self.run.lines.lock().clone()
+    }
+
+    pub(crate) fn offer(&self, tokens: u64, tried: &[Name], now: Mono) -> KeysOffer {
+        self.run.state.lock().offer(tokens, tried, now)
+    }
+
+    /// A place at a key; `None` when the offer changed since it was made.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        tokens: u64,
+        tried: &[Name],
+        now: Mono,
+        draw: u64,
+    ) -> Option<KeyLease> {
+        let mut state = self.run.state.lock();
+        let ticket = state.take(tokens, tried, now, draw)?;
+        let Some(key) = self.keys.iter().find(|key| key.terms.name == *ticket.name()) else {
+            // The account was renewed since: whoever takes from it as it is now finds the key.
+            state.end(&ticket, Health::Unknown, now, draw);
+            return None;
+        };
+        Some(KeyLease { account: Arc::clone(self), credential: key.credential.clone(), ticket })
+    }
+
+    pub(crate) fn status(&self, now: Mono) -> Vec<KeyState> {
+        let state = |key: upstream::KeyStatus| KeyState {
+            provider: self.name.clone(),
+            key: key.name,
+            weight: key.weight,
+            outstanding: key.outstanding,
+            suspended: key.suspended.map(|until| until.since(now)),
+            paced: key.paced.map(|until| until.since(now)),
+        };
+        self.run.state.lock().status(now).into_iter().map(state).collect()
+    }
+}
+
+impl KeyLease {
+    pub(crate) const fn name(&self) -> &Name {
+        self.ticket.name()
+    }
+
+    pub(crate) const fn credential(&self) -> &Credential {
+        &self.credential
+    }
+
+    pub(crate) const fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    pub(crate) fn answered(&self) {
+        self.account.run.state.lock().answered(&self.ticket);
+    }
+
+    pub(crate) fn settle(&mut self, usage: Usage) {
+        let tokens = usage.input.saturating_add(usage.output);
+        self.account.run.state.lock().settle(&mut self.ticket, tokens.0);
+    }
+
+    /// The call ended.
+    pub(crate) fn end(&self, health: Health, now: Mono, draw: u64) {
+        self.account.run.state.lock().end(&self.ticket, health, now, draw);
+        let (provider, key) = (&self.account.name, self.name());
+        match health {
+            Health::Refused => tracing::warn!(%provider, %key, "the provider refuses a key; it is suspended"),
+            Health::Limited(Some(wait)) => tracing::debug!(%provider, %key, ?wait, "a key was told to wait"),
+            Health::Good | Health::Unknown | Health::Failed | Health::Broken => {}
+            Health::Paced(_) | Health::Limited(None) => {}
+        }
+    }
+}
+
+fn terms(keys: &[Key]) -> Vec<KeyTerms> {
+    keys.iter().map(|key| key.terms.clone()).collect()
+}
