@@ -76,7 +76,8 @@ sample() { # NAME PID METRICS
     local memory threads sockets page series tasks
     memory=$(awk '/^VmRSS/ { print $2 }' "/proc/$2/status")
     threads=$(awk '/^Threads/ { print $2 }' "/proc/$2/status")
-    sockets=$(find "/proc/$2/fd" -lname 'socket:*' 2>/dev/null | wc -l)
+    # One that is closed meanwhile is an error to `find`.
+    sockets=$({ find "/proc/$2/fd" -lname 'socket:*' 2>/dev/null || true; } | wc -l)
     # Loopback: whose certificate answers is of no interest.
     page=$(curl -sfk --max-time 2 --cert "$operator/node.pem" --key "$operator/node.key" "$3" || true)
     series=$(grep -c '^portolan' <<<"$page" || true)
@@ -133,7 +134,8 @@ awk -F, -v span="$seconds" '
         print "</svg>"
     }' "$csv" >"$out/soak.svg"
 
-# Grown: by more than a tenth, and by more than what comes and goes (2 MiB, 2 threads, 20 sockets, 5 series, 30 tasks).
+# Grown: by more than a tenth, and by more than what comes and goes (2 MiB, 2 threads, 20 sockets, 5 series, 30 tasks). The usage
+# store of a central node keeps up to 16 MiB of its pages in memory.
 awk -F, -v span="$seconds" '
     function median(count,    i, j, held) {
         for (i = 2; i <= count; i++) {
@@ -162,7 +164,8 @@ awk -F, -v span="$seconds" '
             printf "| %s |", order[c]
             for (i = 3; i <= last; i++) {
                 early = part(order[c], i, 1); late = part(order[c], i, 4)
-                grown = late > early * 1.1 && late > early + slack[i]
+                room = slack[i] + (i == 3 && order[c] ~ /^central/ ? 16384 : 0)
+                grown = late > early * 1.1 && late > early + room
                 printf " %s → %s%s |", early, late, grown ? " GREW" : ""
                 bad += grown
             }
