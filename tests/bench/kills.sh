@@ -28,37 +28,11 @@ while [ $# -gt 0 ]; do
 done
 command -v jq >/dev/null || { echo "kills.sh needs jq" >&2; exit 2; }
 
-top=$(cd "$(dirname "$0")/../.." && pwd)
-if [ -z "$portolan" ] || [ -z "$load" ]; then
-    (cd "$top" && cargo build --release --quiet -p portolan -p tests --bin portolan --bin load)
-    built=${CARGO_TARGET_DIR:-$top/target}/release
-    portolan=${portolan:-$built/portolan} load=${load:-$built/load}
-fi
-
-dir=$(mktemp -d)
+. "$(dirname "$0")/mesh.sh"
+failed=0
 declare -A pid
-up='' restarted=() failed=0
-finish() {
-    for one in ${restarted[@]+"${restarted[@]}"}; do kill "$one" 2>/dev/null || true; done
-    [ -z "$up" ] || kill -TERM "$up" 2>/dev/null || true
-    wait
-    if [ "$failed" = 0 ]; then rm -rf "$dir"; else echo "logs are kept in $dir"; fi
-}
-trap finish EXIT
-
-mkfifo "$dir/out"
-"$portolan" up --port 0 --data "$dir/mesh" >"$dir/out" 2>"$dir/up.log" &
-up=$!
-exec 3<"$dir/out"
-while IFS= read -r line <&3; do case $line in *Ctrl-C*) break ;; esac; done
-cat <&3 >/dev/null &
-facts=$dir/mesh/mesh.json
-fact() { jq -r "$@" "$facts"; }
 while read -r name one; do pid[$name]=$one; done < <(fact '(.nodes + .demo)[] | "\(.name) \(.pid)"')
-operate() { "$portolan" "$@" --admin "$(fact '.admin | join(",")')" --credentials "$(fact .operator)"; }
-mapfile -t urls < <(fact '.nodes[] | select(.role == "edge") | "--url=\(.plain)"')
 mapfile -t central < <(fact '.nodes[] | select(.role == "central") | .name')
-key=$(fact .key)
 
 check() { # asked until central answers, which an election may delay
     local report

@@ -31,39 +31,14 @@ while [ $# -gt 0 ]; do
 done
 for tool in jq curl; do command -v "$tool" >/dev/null || { echo "soak.sh needs $tool" >&2; exit 2; }; done
 
-top=$(cd "$(dirname "$0")/../.." && pwd)
-if [ -z "$portolan" ] || [ -z "$load" ]; then
-    (cd "$top" && cargo build --release --quiet -p portolan -p tests --bin portolan --bin load)
-    built=${CARGO_TARGET_DIR:-$top/target}/release
-    portolan=${portolan:-$built/portolan} load=${load:-$built/load}
-fi
+. "$(dirname "$0")/mesh.sh"
+failed=0
 out=${out:-$top/target/soak}
 mkdir -p "$out"
-
-dir=$(mktemp -d)
-up='' failed=0
-finish() {
-    [ -z "$up" ] || kill -TERM "$up" 2>/dev/null || true
-    wait
-    if [ "$failed" = 0 ]; then rm -rf "$dir"; else echo "logs are kept in $dir"; fi
-}
-trap finish EXIT
-
-mkfifo "$dir/out"
-"$portolan" up --port 0 --data "$dir/mesh" >"$dir/out" 2>"$dir/up.log" &
-up=$!
-exec 3<"$dir/out"
-while IFS= read -r line <&3; do case $line in *Ctrl-C*) break ;; esac; done
-cat <&3 >/dev/null &
-facts=$dir/mesh/mesh.json
-fact() { jq -r "$@" "$facts"; }
-operate() { "$portolan" "$@" --admin "$(fact '.admin | join(",")')" --credentials "$(fact .operator)"; }
-mapfile -t urls < <(fact '.nodes[] | select(.role == "edge") | "--url=\(.plain)"')
 mapfile -t nodes < <(fact '.admin as $admin | [.nodes[] | select(.role == "central")] | to_entries[]
     | "\(.value.name) \(.value.pid) https://\($admin[.key])/metrics"'
     fact '.nodes[] | select(.role == "edge") | "\(.name) \(.pid) \(.plain)/metrics"')
 operator=$(fact .operator)
-key=$(fact .key)
 
 # A budget that the whole load fits in.
 cat >"$dir/soak.yaml" <<'YAML'
