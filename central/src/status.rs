@@ -200,8 +200,21 @@ fn member_row(member: &Member, view: Option<&View>) -> api::MemberRow {
     }
 }
 
+fn ms(left: Duration) -> u64 {
+    u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn key_model_row(state: egress::KeyModelState) -> api::KeyModelRow {
+    api::KeyModelRow {
+        model: state.model,
+        suspended_ms: state.suspended.map(ms),
+        spent_ms: state.spent.map(ms),
+        requests_left: state.requests,
+        tokens_left: state.tokens,
+    }
+}
+
 fn key_row(node: Name, state: egress::KeyState) -> api::KeyRow {
-    let ms = |left: Duration| u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     api::KeyRow {
         node,
         provider: state.provider,
@@ -210,6 +223,7 @@ fn key_row(node: Name, state: egress::KeyState) -> api::KeyRow {
         outstanding: state.outstanding,
         suspended_ms: state.suspended.map(ms),
         paced_ms: state.paced.map(ms),
+        models: state.models.into_iter().map(key_model_row).collect(),
     }
 }
 

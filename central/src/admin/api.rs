@@ -257,6 +257,24 @@ pub struct KeyRow {
     pub suspended_ms: Option<u64>,
     /// The provider asked it to wait: milliseconds.
     pub paced_ms: Option<u64>,
+    /// What is known of it for single models.
+    #[serde(default)]
+    pub models: Vec<KeyModelRow>,
+}
+
+/// A provider's key at a central node, for one model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyModelRow {
+    /// The model.
+    pub model: ModelName,
+    /// The provider refused it to the key: milliseconds until a call probes it, 0 when the next one does.
+    pub suspended_ms: Option<u64>,
+    /// Nothing is left of a limit: for how many milliseconds.
+    pub spent_ms: Option<u64>,
+    /// Calls that are left until then, as the provider said last.
+    pub requests_left: Option<u64>,
+    /// Tokens that are left, as the provider said last.
+    pub tokens_left: Option<u64>,
 }
 
 /// A central node.

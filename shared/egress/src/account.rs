@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Mono, Name, Usage};
+use base::{ModelName, Mono, Name, Usage};
 use seam::Lock;
-use upstream::{Health, KeyTerms, KeyTicket, Keys, KeysOffer};
+use upstream::{Health, KeyCall, KeyModelStatus, KeyTerms, KeyTicket, Keys, KeysOffer, Quota};
 
 use crate::Credential;
 use crate::places::Places;
@@ -58,6 +58,23 @@ pub struct KeyState {
     pub suspended: Option<Duration>,
     /// The provider asked it to wait: how long.
     pub paced: Option<Duration>,
+    /// What is known of it for single models.
+    pub models: Vec<KeyModelState>,
+}
+
+/// What an operator may know of a key for one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyModelState {
+    /// The model.
+    pub model: ModelName,
+    /// The provider refused it to the key: how long until a call probes it, zero when one is due.
+    pub suspended: Option<Duration>,
+    /// Nothing is left of a limit: for how long.
+    pub spent: Option<Duration>,
+    /// Calls that are left, as the provider said last.
+    pub requests: Option<u64>,
+    /// Tokens that are left, as the provider said last.
+    pub tokens: Option<u64>,
 }
 
 impl Account {
@@ -91,20 +108,20 @@ impl Account {
         self.run.lines.lock().clone()
     }
 
-    pub(crate) fn offer(&self, tokens: u64, tried: &[Name], now: Mono) -> KeysOffer {
-        self.run.state.lock().offer(tokens, tried, now)
+    pub(crate) fn offer(&self, call: KeyCall<'_>, tried: &[Name], now: Mono) -> KeysOffer {
+        self.run.state.lock().offer(call, tried, now)
     }
 
     /// A place at a key; `None` when the offer changed since it was made.
     pub(crate) fn take(
         self: &Arc<Self>,
-        tokens: u64,
+        call: KeyCall<'_>,
         tried: &[Name],
         now: Mono,
         draw: u64,
     ) -> Option<KeyLease> {
         let mut state = self.run.state.lock();
-        let ticket = state.take(tokens, tried, now, draw)?;
+        let ticket = state.take(call, tried, now, draw)?;
         let Some(key) = self.keys.iter().find(|key| key.terms.name == *ticket.name()) else {
             // The account was renewed since: whoever takes from it as it is now finds the key.
             state.end(&ticket, Health::Unknown, now, draw);
@@ -121,8 +138,17 @@ impl Account {
             outstanding: key.outstanding,
             suspended: key.suspended.map(|until| until.since(now)),
             paced: key.paced.map(|until| until.since(now)),
+            models: key.models.into_iter().map(|of| KeyModelState::new(of, now)).collect(),
         };
         self.run.state.lock().status(now).into_iter().map(state).collect()
+    }
+}
+
+impl KeyModelState {
+    fn new(of: KeyModelStatus, now: Mono) -> Self {
+        let left = |until: Option<Mono>| until.map(|until| until.since(now));
+        let KeyModelStatus { model, suspended, spent, requests, tokens } = of;
+        Self { model, suspended: left(suspended), spent: left(spent), requests, tokens }
     }
 }
 
@@ -139,6 +165,11 @@ impl KeyLease {
         &self.account
     }
 
+    /// The provider said what is left of the key's limits.
+    pub(crate) fn learn(&self, quota: &Quota, now: Mono) {
+        self.account.run.state.lock().learn(&self.ticket, quota, now);
+    }
+
     pub(crate) fn answered(&self) {
         self.account.run.state.lock().answered(&self.ticket);
     }
@@ -151,12 +182,14 @@ impl KeyLease {
     /// The call ended.
     pub(crate) fn end(&self, health: Health, now: Mono, draw: u64) {
         self.account.run.state.lock().end(&self.ticket, health, now, draw);
-        let (provider, key) = (&self.account.name, self.name());
+        let (provider, key, model) = (&self.account.name, self.name(), self.ticket.model());
         match health {
             Health::Refused => tracing::warn!(%provider, %key, "the provider refuses a key; it is suspended"),
-            Health::Limited(Some(wait)) => tracing::debug!(%provider, %key, ?wait, "a key was told to wait"),
-            Health::Good | Health::Unknown | Health::Failed | Health::Broken => {}
-            Health::Paced(_) | Health::Limited(None) => {}
+            Health::Forbidden | Health::Missing => {
+                tracing::warn!(%provider, %key, %model, "the provider refuses a model to a key; it is suspended for that");
+            }
+            Health::Limited(wait) => tracing::debug!(%provider, %key, ?wait, "a key was limited"),
+            Health::Good | Health::Unknown | Health::Failed | Health::Broken | Health::Paced(_) => {}
         }
     }
 }

@@ -184,6 +184,7 @@ impl Attempt<'_> {
             }
         };
         let (parts, incoming) = response.into_parts();
+        lease.learn(&parts.headers);
         // One limit covers the head and what follows it: a head alone is no answer.
         let sent = trial.connected.unwrap_or_else(|| self.now());
         let (limits, keeping) = (self.limits, self.shared.keeping);

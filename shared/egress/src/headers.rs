@@ -44,8 +44,8 @@ const NOT_TO_CALLER: [&str; 21] = [
     "www-authenticate",
 ];
 
-/// Prefix of an origin's rules for other origins; ours are our own.
-const CORS: &str = "access-control-";
+/// Prefixes of an origin's rules for other origins, and of what is left of the limits of its key; ours are our own.
+const OF_ORIGIN: [&str; 3] = ["access-control-", "x-ratelimit-", "anthropic-ratelimit-"];
 
 /// Whether an upstream may see the caller's header `name` (in lower case).
 #[must_use]
@@ -72,8 +72,10 @@ pub(crate) fn for_caller(headers: &mut HeaderMap) {
     for name in &nominated {
         headers.remove(name);
     }
-    let foreign =
-        |name: &&HeaderName| NOT_TO_CALLER.contains(&name.as_str()) || name.as_str().starts_with(CORS);
+    let foreign = |name: &&HeaderName| {
+        let name = name.as_str();
+        NOT_TO_CALLER.contains(&name) || OF_ORIGIN.iter().any(|prefix| name.starts_with(prefix))
+    };
     let ours: Vec<HeaderName> = headers.keys().filter(foreign).cloned().collect();
     for name in &ours {
         headers.remove(name);
@@ -116,6 +118,8 @@ mod tests {
             ("set-cookie", "a=b"),
             ("content-length", "5"),
             ("access-control-allow-origin", "*"),
+            ("x-ratelimit-remaining-tokens", "149984"),
+            ("anthropic-ratelimit-requests-reset", "2026-01-01T00:00:00Z"),
             ("openai-processing-ms", "7"),
             ("x-unknown", "kept"),
         ]);

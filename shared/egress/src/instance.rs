@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Mono, Name, Usage};
-
+use http::HeaderMap;
 use seam::{Host, Lock};
-use upstream::{Barred, Fault, Health, KeysOffer, Offer, Ticket};
+use upstream::{Barred, Fault, Health, KeysOffer, Offer, Quota, Ticket};
 
 use crate::account::{Account, KeyLease};
 use crate::connection::Connection;
@@ -93,7 +93,7 @@ impl Instance {
         let (Some(account), Offer::Free { .. } | Offer::Probe) = (&self.account, offer) else {
             return Ok(Some(offer));
         };
-        match account.offer(wanted.tokens, wanted.tried.keys_of(&self.spec.name), now) {
+        match account.offer(wanted.of_key(), wanted.tried.keys_of(&self.spec.name), now) {
             KeysOffer::Free => Ok(Some(offer)),
             KeysOffer::Full { until } => Ok(Some(Offer::Full { until })),
             KeysOffer::Barred(barred) => Err(barred),
@@ -226,17 +226,18 @@ impl Lease {
         let ticket = instance.run.state.lock().take(tokens, now, draw)?;
         let key = match &instance.account {
             None => None,
-            Some(account) => match account.take(tokens, wanted.tried.keys_of(&instance.spec.name), now, draw)
-            {
-                Some(key) => Some(key),
-                None => {
-                    let mut state = instance.run.state.lock();
-                    let mut ticket = ticket;
-                    state.settle(&mut ticket, 0);
-                    state.end(&ticket, Health::Unknown, now, draw);
-                    return None;
+            Some(account) => {
+                match account.take(wanted.of_key(), wanted.tried.keys_of(&instance.spec.name), now, draw) {
+                    Some(key) => Some(key),
+                    None => {
+                        let mut state = instance.run.state.lock();
+                        let mut ticket = ticket;
+                        state.settle(&mut ticket, 0);
+                        state.end(&ticket, Health::Unknown, now, draw);
+                        return None;
+                    }
                 }
-            },
+            }
         };
         let (instance, line, shared) = (Arc::clone(instance), Arc::clone(line), Arc::clone(shared));
         Some(Self { instance, line, shared, ticket, key, health: Health::Unknown })
@@ -254,6 +255,15 @@ impl Lease {
     /// What makes the call known to its upstream.
     pub(crate) fn credential(&self) -> Option<&Credential> {
         self.key.as_ref().map(KeyLease::credential)
+    }
+
+    /// The head of an answer is here: its headers may tell what is left of the key's limits.
+    pub(crate) fn learn(&self, headers: &HeaderMap) {
+        if let Some(key) = &self.key {
+            let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+            let host = &self.shared.host;
+            key.learn(&Quota::read(text, host.wall()), host.now());
+        }
     }
 
     /// An answer begins: the instance is healthy, whatever becomes of the answer's rest.

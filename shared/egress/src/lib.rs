@@ -32,7 +32,7 @@ mod spans;
 mod tls;
 mod words;
 
-pub use account::{Key, KeyState};
+pub use account::{Key, KeyModelState, KeyState};
 pub use answer::{answer, decline};
 pub use body::ReplyBody;
 pub use exchange::{Exchange, Failed, Reply};

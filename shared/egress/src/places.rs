@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ModelName, Mono, Name};
-use upstream::{Crowded, Waiter};
+use upstream::{Crowded, KeyCall, Waiter};
 use wire::call::{CallHead, ServeAt};
 
 use crate::instance::Instance;
@@ -44,6 +44,11 @@ pub(crate) struct Waiting {
 impl<'a> Wanted<'a> {
     pub(crate) const fn by(call: &'a CallHead, tried: &'a Tried) -> Self {
         Self { model: &call.model, at: call.serve_at, tokens: call.tokens, tried }
+    }
+
+    /// What it wants of a key.
+    pub(crate) const fn of_key(self) -> KeyCall<'a> {
+        KeyCall { model: self.model, tokens: self.tokens }
     }
 }
 

@@ -36,6 +36,10 @@ pub enum Health {
     Paced(Duration),
     /// It refused the credential: the fault of the key that the call was made with, if it was made with one.
     Refused,
+    /// It refused the model to the key, which it may know otherwise.
+    Forbidden,
+    /// It says that there is no such model, or none that the key may see.
+    Missing,
     /// The key has used what it may, and is to stay away for this long if it said so.
     Limited(Option<Duration>),
 }
@@ -44,7 +48,7 @@ impl Health {
     /// Whether it says something about the key of a call rather than about the instance.
     #[must_use]
     pub const fn is_of_key(self) -> bool {
-        matches!(self, Self::Refused | Self::Limited(_))
+        matches!(self, Self::Refused | Self::Forbidden | Self::Missing | Self::Limited(_))
     }
 }
 
@@ -193,11 +197,11 @@ impl Instance {
 fn after_call(failures: u32, from: Mono, health: Health, now: Mono, draw: u64) -> State {
     let failures = match health {
         Health::Good => 0,
-        Health::Unknown | Health::Limited(None) => failures,
+        Health::Unknown | Health::Missing | Health::Limited(None) => failures,
         Health::Paced(wait) | Health::Limited(Some(wait)) => {
             return State::In { failures: 0, from: from.max(now + wait.min(MAX_PACE)) };
         }
-        Health::Failed | Health::Refused => failures.saturating_add(1),
+        Health::Failed | Health::Refused | Health::Forbidden => failures.saturating_add(1),
         Health::Broken => FAILURES,
     };
     if failures < FAILURES {
@@ -213,8 +217,8 @@ fn after_probe(round: u32, health: Health, now: Mono, draw: u64) -> State {
         Health::Paced(wait) | Health::Limited(Some(wait)) => {
             State::In { failures: 0, from: now + wait.min(MAX_PACE) }
         }
-        Health::Unknown | Health::Limited(None) => State::Out { until: now, round },
-        Health::Failed | Health::Refused | Health::Broken => {
+        Health::Unknown | Health::Missing | Health::Limited(None) => State::Out { until: now, round },
+        Health::Failed | Health::Refused | Health::Forbidden | Health::Broken => {
             let round = round.saturating_add(1);
             State::Out { until: now + OUT.wait(round, draw), round }
         }

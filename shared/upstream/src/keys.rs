@@ -2,22 +2,27 @@
 //!
 //! Among the keys that can serve, calls are shared by weight. A key whose credential was refused is suspended for
 //! 10 s to 20 s, twice as long after each refusal that follows, at most for 5 to 10 minutes; then one call probes it,
-//! before any other key, and is made with another one if it fails. A key that was told to wait is left alone for as
-//! long as it was told, at most for 10 minutes. What a key takes, and what its provider said to be left of that, is
-//! known per key, whichever model is called; of failures that are not the key's, nothing is known here.
+//! before any other key, and is made with another one if it fails. One that was refused a model is suspended in the same
+//! way for that model alone; for all once a second model is forbidden to it before it served any. A key that was told to
+//! wait is left alone for as long as it was told, at most for 10 minutes, and one that was limited without being told how
+//! long, for 1 s to 2 s, twice as long after each such answer to a call made since, at most for 30 to 60 s, until it
+//! serves. A key of whose limits for a model too little is left for a call is not asked for that model until they are
+//! whole again. What is configured that a key takes is of all models together; of failures that are not the key's, nothing is
+//! known here.
 
 use std::time::Duration;
 
-use base::{Mono, Name};
+use base::{ModelName, Mono, Name};
 
-use crate::terms::Paces;
-use crate::{Backoff, Health, Terms};
+use crate::{Backoff, Health, Quota, Terms};
 
+mod key;
+mod models;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use state::State;
+use key::{Can, End, Key};
 
 /// How long a key is left alone whose credential was refused. Longer than a model server that failed: a key seldom comes
 /// back by itself, and each probe costs a call one round trip.
@@ -25,6 +30,13 @@ const SUSPENDED: Backoff = Backoff { first: Duration::from_secs(20), cap: Durati
 
 /// Longest time for which a provider's `Retry-After` keeps a key away.
 const MAX_PACE: Duration = Duration::from_secs(600);
+
+/// How long a key is left alone that was limited, its provider saying nothing of when. Rates come free within a minute.
+const SLOWED: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_secs(60) };
+
+/// Until limits are whole again calls wait, as they do for a place, for as long at most as they would wait for one; a key of
+/// which they had to wait longer is away.
+const WAITED: Duration = Duration::from_secs(20);
 
 /// What a key is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +47,15 @@ pub struct KeyTerms {
     pub weight: u32,
     /// What it takes, of all models together.
     pub terms: Terms,
+}
+
+/// What a call wants of a key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyCall<'a> {
+    /// Its model.
+    pub model: &'a ModelName,
+    /// The most tokens that it can be.
+    pub tokens: u64,
 }
 
 /// What the keys can do for a call now.
@@ -65,9 +86,9 @@ pub struct Barred {
 /// What keeps a key away from its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Barrier {
-    /// The provider asked it to wait.
+    /// The provider asked it to wait, or lets it have no more for now.
     Paced,
-    /// The provider refused its credential.
+    /// The provider refused its credential, or the model to it.
     Suspended,
 }
 
@@ -75,6 +96,7 @@ pub enum Barrier {
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyTicket {
     name: Name,
+    model: ModelName,
     serial: u64,
     tokens: u64,
     /// When those come free.
@@ -94,6 +116,23 @@ pub struct KeyStatus {
     pub suspended: Option<Mono>,
     /// Until when it waits as its provider asked.
     pub paced: Option<Mono>,
+    /// What is known of it for single models.
+    pub models: Vec<KeyModelStatus>,
+}
+
+/// How a key is for one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyModelStatus {
+    /// The model.
+    pub model: ModelName,
+    /// Until when it is suspended for the model; past once a probe is due.
+    pub suspended: Option<Mono>,
+    /// Until when nothing is left of a limit.
+    pub spent: Option<Mono>,
+    /// Calls that are left, as the provider said last.
+    pub requests: Option<u64>,
+    /// Tokens that are left, as the provider said last.
+    pub tokens: Option<u64>,
 }
 
 /// The keys of one account.
@@ -101,28 +140,6 @@ pub struct KeyStatus {
 pub struct Keys {
     keys: Vec<Key>,
     serial: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Key {
-    terms: KeyTerms,
-    /// Turns it is owed, in units of one over the sum of weights.
-    owed: i64,
-    paces: Paces,
-    outstanding: u32,
-    /// Calls up to this one were another key's of the same name.
-    born: u64,
-    /// Left alone until then.
-    from: Mono,
-    state: State,
-}
-
-/// What one key can do.
-enum Can {
-    Probe,
-    Serve,
-    Wait(Option<Mono>),
-    Barred(Barred),
 }
 
 impl Keys {
@@ -146,12 +163,12 @@ impl Keys {
         self.keys = terms.iter().map(renewed).collect();
     }
 
-    /// What they can do at `now` for a call of `tokens` at most, which failed with the keys `tried`.
+    /// What they can do at `now` for a call that failed with the keys `tried`.
     #[must_use]
-    pub fn offer(&self, tokens: u64, tried: &[Name], now: Mono) -> KeysOffer {
+    pub fn offer(&self, call: KeyCall<'_>, tried: &[Name], now: Mono) -> KeysOffer {
         let (mut full, mut barred) = (None, None);
         for key in &self.keys {
-            match key.can(tokens, now) {
+            match key.can(call, now) {
                 Can::Barred(bar) => barred = Some(barred.map_or(bar, |first: Barred| first.min(bar))),
                 _tried if tried.contains(&key.terms.name) => {}
                 Can::Probe | Can::Serve => return KeysOffer::Free,
@@ -165,23 +182,23 @@ impl Keys {
         }
     }
 
-    /// Takes a call of `tokens` at most, at a key not among those `tried`; `None` when the offer changed since it was
-    /// made. `draw` is any random number.
-    pub fn take(&mut self, tokens: u64, tried: &[Name], now: Mono, draw: u64) -> Option<KeyTicket> {
-        let chosen = self.choose(tokens, tried, now)?;
+    /// Takes a call, at a key not among those `tried`; `None` when the offer changed since it was made. `draw` is any random
+    /// number.
+    pub fn take(&mut self, call: KeyCall<'_>, tried: &[Name], now: Mono, draw: u64) -> Option<KeyTicket> {
+        let chosen = self.choose(call, tried, now)?;
         self.serial += 1;
         let (serial, key) = (self.serial, self.keys.get_mut(chosen)?);
-        key.outstanding = key.outstanding.saturating_add(1);
-        key.state = key.state.taken(serial, now, draw);
-        Some(KeyTicket { name: key.terms.name.clone(), serial, tokens, free: key.paces.take(tokens, now) })
+        let free = key.take(serial, call, now, draw);
+        let (name, model) = (key.terms.name.clone(), call.model.clone());
+        Some(KeyTicket { name, model, serial, tokens: call.tokens, free })
     }
 
     /// A probe that is due, else the key that is owed most: each that could serve is owed its weight, and the one that
     /// serves gives the sum of them.
-    fn choose(&mut self, tokens: u64, tried: &[Name], now: Mono) -> Option<usize> {
+    fn choose(&mut self, call: KeyCall<'_>, tried: &[Name], now: Mono) -> Option<usize> {
         let mut able = Vec::with_capacity(self.keys.len());
         for (index, key) in self.keys.iter().enumerate() {
-            match key.can(tokens, now) {
+            match key.can(call, now) {
                 _any if tried.contains(&key.terms.name) => {}
                 Can::Probe => return Some(index),
                 Can::Serve => able.push(index),
@@ -202,88 +219,44 @@ impl Keys {
         Some(index)
     }
 
+    /// The provider said what is left of the limits of a call's key for its model.
+    pub fn learn(&mut self, ticket: &KeyTicket, quota: &Quota, now: Mono) {
+        if let Some(key) = self.of(ticket) {
+            key.learn(&ticket.model, quota, now);
+        }
+    }
+
     /// An answer began: the provider knows the key, though the call goes on.
     pub fn answered(&mut self, ticket: &KeyTicket) {
         if let Some(key) = self.of(ticket) {
-            key.state = key.state.after(ticket.serial, Health::Good, Mono::ZERO, 0);
+            key.answered(ticket);
         }
     }
 
     /// It is known of how many tokens a call was.
     pub fn settle(&mut self, ticket: &mut KeyTicket, tokens: u64) {
         if let Some(key) = self.of(ticket) {
-            key.paces.settle(ticket.tokens, tokens, ticket.free);
+            key.settle(ticket, tokens);
         }
         ticket.tokens = tokens;
     }
 
     /// A call ended. `draw` is any random number.
     pub fn end(&mut self, ticket: &KeyTicket, health: Health, now: Mono, draw: u64) {
-        let Some(key) = self.of(ticket) else { return };
-        key.outstanding = key.outstanding.saturating_sub(1);
-        if let Health::Limited(Some(wait)) = health {
-            key.from = key.from.max(now + wait.min(MAX_PACE));
+        let last = self.serial;
+        if let Some(key) = self.of(ticket) {
+            key.end(End { ticket, health, now, draw, last });
         }
-        key.state = key.state.after(ticket.serial, health, now, draw);
     }
 
     /// How each is at `now`.
     #[must_use]
     pub fn status(&self, now: Mono) -> Vec<KeyStatus> {
-        let status = |key: &Key| KeyStatus {
-            name: key.terms.name.clone(),
-            weight: key.terms.weight,
-            outstanding: key.outstanding,
-            suspended: key.state.suspended(),
-            paced: Some(key.from).filter(|from| *from > now),
-        };
-        self.keys.iter().map(status).collect()
+        self.keys.iter().map(|key| key.status(now)).collect()
     }
 
     fn of(&mut self, ticket: &KeyTicket) -> Option<&mut Key> {
         self.keys.iter_mut().find(|key| key.terms.name == ticket.name && key.born < ticket.serial)
-    }
-}
-
-impl Key {
-    fn new(terms: &KeyTerms, born: u64) -> Self {
-        Self {
-            terms: terms.clone(),
-            owed: 0,
-            paces: Paces::new(&terms.terms),
-            outstanding: 0,
-            born,
-            from: Mono::ZERO,
-            state: State::Known,
-        }
-    }
-
-    fn under(&self, terms: &KeyTerms, is_new: bool, now: Mono) -> Self {
-        let kept = Self {
-            terms: terms.clone(),
-            owed: 0,
-            paces: self.paces.under(&terms.terms, now),
-            ..self.clone()
-        };
-        if is_new { Self { from: Mono::ZERO, state: State::Known, ..kept } } else { kept }
-    }
-
-    fn can(&self, tokens: u64, now: Mono) -> Can {
-        let suspended = self.state.suspended().filter(|until| *until > now);
-        let paced = Some(self.from).filter(|from| *from > now);
-        let barred = [(suspended, Barrier::Suspended), (paced, Barrier::Paced)];
-        let barred = barred.into_iter().filter_map(|(until, why)| Some(Barred { until: until?, why }));
-        if let Some(barred) = barred.max() {
-            return Can::Barred(barred);
-        }
-        if self.terms.terms.concurrency.is_some_and(|most| self.outstanding >= most) {
-            return Can::Wait(None);
-        }
-        match (self.paces.late(tokens, now), self.state) {
-            (Some(until), _) => Can::Wait(Some(until)),
-            (None, State::Known) => Can::Serve,
-            (None, State::Suspended { .. } | State::Probing { .. }) => Can::Probe,
-        }
     }
 }
 
@@ -292,5 +265,17 @@ impl KeyTicket {
     #[must_use]
     pub const fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// The model.
+    #[must_use]
+    pub const fn model(&self) -> &ModelName {
+        &self.model
+    }
+}
+
+impl KeyModelStatus {
+    fn tells(&self) -> bool {
+        self.suspended.is_some() || self.spent.is_some() || self.requests.is_some() || self.tokens.is_some()
     }
 }

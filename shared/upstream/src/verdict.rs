@@ -56,10 +56,13 @@ pub fn of_status(status: u16, meaning: Option<Code>, wait: Option<Duration>) -> 
         (_, 429) => verdict(Code::UpstreamRateLimited, Health::Limited(wait)),
         // An account without credit, whatever the status: others behind the same key fare no better.
         (Some(code @ (Code::UpstreamAuth | Code::UpstreamRateLimited)), _) => refused(code),
+        // A key that another model may be had with, and a model that another key may have.
+        (Some(Code::ModelNotFound), _) => verdict(Code::UpstreamError, Health::Missing),
+        (Some(Code::Forbidden), _) | (_, 403) => verdict(Code::UpstreamAuth, Health::Forbidden),
         (Some(Code::ModelOverloaded), _) | (_, 503 | 529) => {
             verdict(Code::ModelOverloaded, wait.map_or(Health::Failed, Health::Paced))
         }
-        (_, 401..=403 | 407) => refused(Code::UpstreamAuth),
+        (_, 401 | 402 | 407) => refused(Code::UpstreamAuth),
         // The path, the method and the model's name are ours, so that these do not blame the caller.
         (_, 404 | 405 | 410 | 411 | 414 | 431 | 499) => stays(Code::UpstreamError),
         (_, 408 | 504 | 524) => fails(Code::UpstreamTimeout),
@@ -107,6 +110,16 @@ mod tests {
         let credit = Some(Code::UpstreamRateLimited);
         assert_eq!(judged(400, credit), (Code::UpstreamRateLimited, Health::Refused, Elsewhere::Yes));
         assert_eq!(judged(404, None), (Code::UpstreamError, Health::Unknown, Elsewhere::Yes));
+    }
+
+    #[test]
+    fn a_model_refused_to_a_key_says_nothing_of_its_other_models() {
+        let forbidden = (Code::UpstreamAuth, Health::Forbidden, Elsewhere::Yes);
+        assert_eq!((judged(403, None), judged(403, Some(Code::Forbidden))), (forbidden, forbidden));
+        let missing = (Code::UpstreamError, Health::Missing, Elsewhere::Yes);
+        let none = Some(Code::ModelNotFound);
+        assert_eq!((judged(404, none), judged(403, none)), (missing, missing));
+        assert_eq!(judged(403, Some(Code::UpstreamAuth)).1, Health::Refused);
     }
 
     /// Cases B088 and B089.

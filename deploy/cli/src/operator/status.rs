@@ -24,6 +24,7 @@ pub(super) async fn show(admin: &Admin, as_json: bool) -> Outcome {
     section("models", &models_table(&status.models));
     section("budgets", &budgets_table(&status.budgets));
     section("provider keys", &keys_table(&status.keys));
+    section("provider keys, for single models", &key_models_table(&status.keys));
     Ok(())
 }
 
@@ -124,23 +125,46 @@ fn keys_table(keys: &[KeyRow]) -> Table {
     let mut rows: Vec<_> = keys.iter().collect();
     rows.sort_by_key(|row| (&row.provider, &row.key, &row.node));
     for row in rows {
-        let seconds = |ms: u64| format!("{} s", ms.div_ceil(1_000));
-        let state = match (row.suspended_ms, row.paced_ms) {
-            (Some(0), _paced) => "suspended, probed by the next call".to_owned(),
-            (Some(ms), _paced) => format!("suspended for {}", seconds(ms)),
-            (None, Some(ms)) => format!("paced for {}", seconds(ms)),
-            (None, None) => "serving".to_owned(),
-        };
         table.row(vec![
             row.provider.to_string(),
             row.key.to_string(),
             row.node.to_string(),
             row.weight.to_string(),
             row.outstanding.to_string(),
-            state,
+            key_state(row.suspended_ms, row.paced_ms, "paced"),
         ]);
     }
     table
+}
+
+/// Where something is known of a key for one model: that it may not have it, or what is left of its limits.
+fn key_models_table(keys: &[KeyRow]) -> Table {
+    let heading = ["provider", "key", "at", "model", "requests left", "tokens left", "state"];
+    let mut table = Table::new(&heading);
+    let mut rows: Vec<_> = keys.iter().flat_map(|key| key.models.iter().map(move |of| (key, of))).collect();
+    rows.sort_by_key(|(key, of)| (&key.provider, &key.key, &of.model, &key.node));
+    for (key, of) in rows {
+        table.row(vec![
+            key.provider.to_string(),
+            key.key.to_string(),
+            key.node.to_string(),
+            of.model.to_string(),
+            or_dash(of.requests_left),
+            or_dash(of.tokens_left),
+            key_state(of.suspended_ms, of.spent_ms, "spent"),
+        ]);
+    }
+    table
+}
+
+fn key_state(suspended_ms: Option<u64>, waits_ms: Option<u64>, why: &str) -> String {
+    let seconds = |ms: u64| format!("{} s", ms.div_ceil(1_000));
+    match (suspended_ms, waits_ms) {
+        (Some(0), _waits) => "suspended, probed by the next call".to_owned(),
+        (Some(ms), _waits) => format!("suspended for {}", seconds(ms)),
+        (None, Some(ms)) => format!("{why} for {}", seconds(ms)),
+        (None, None) => "serving".to_owned(),
+    }
 }
 
 fn budgets_table(budgets: &[BudgetRow]) -> Table {

@@ -36,7 +36,9 @@ fn named(name: &str) -> Option<Code> {
         "content_filter" | "content_policy_violation" => Code::ContentFiltered,
         "insufficient_quota" | "billing_hard_limit_reached" | "billing_error" => Code::UpstreamRateLimited,
         "rate_limit_exceeded" | "rate_limit_error" => Code::UpstreamRateLimited,
-        "invalid_api_key" | "authentication_error" | "permission_error" => Code::UpstreamAuth,
+        "invalid_api_key" | "authentication_error" => Code::UpstreamAuth,
+        "permission_error" => Code::Forbidden,
+        "model_not_found" => Code::ModelNotFound,
         "overloaded_error" | "server_overloaded" | "unavailable_error" => Code::ModelOverloaded,
         _other => return None,
     })
@@ -152,6 +154,16 @@ mod tests {
             assert_eq!(meaning(body), Some(Code::ContextTooLong), "{body}");
         }
         assert_eq!(meaning(r#"{"error":{"message":"tool `context` has no schema"}}"#), None);
+    }
+
+    #[test]
+    fn what_a_key_may_not_have_is_no_refusal_of_the_key() {
+        let missing =
+            r#"{"error":{"type":"invalid_request_error","code":"model_not_found","message":"no access"}}"#;
+        assert_eq!(meaning(missing), Some(Code::ModelNotFound));
+        let denied = r#"{"type":"error","error":{"type":"permission_error","message":"denied"}}"#;
+        assert_eq!(meaning(denied), Some(Code::Forbidden));
+        assert_eq!(meaning(r#"{"error":{"code":"invalid_api_key"}}"#), Some(Code::UpstreamAuth));
     }
 
     #[test]

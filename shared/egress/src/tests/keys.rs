@@ -139,3 +139,107 @@ async fn a_keys_limits_are_of_all_models_and_whoever_waits_for_another_model_is_
     assert!(waiting.await.unwrap());
     assert!(net.host().now().since(begun) < Duration::from_millis(100));
 }
+
+/// A provider that limits `sk-slow` without a time, forbids it and `sk-narrow` the model `broken`, and says of `sk-spent` that
+/// nothing is left for a minute, of `sk-short` that it is for 300 ms.
+async fn limiting(net: &network::Memory) -> Fake {
+    Fake::reading(net, |request| {
+        let says = |remaining: &str, reset: &str| {
+            let headers = format!(
+                "x-ratelimit-limit-requests: 60\r\nx-ratelimit-remaining-requests: {remaining}\r\n\
+                 x-ratelimit-reset-requests: {reset}\r\n"
+            );
+            with_status("200 OK", &headers, ANSWER)
+        };
+        vec![if request.contains("Bearer sk-slow\r\n") {
+            with_status("429 Slow", "", "{}")
+        } else if request.contains("Bearer sk-spent\r\n") {
+            says("0", "1m0s")
+        } else if request.contains("Bearer sk-short\r\n") {
+            says("0", "300ms")
+        } else if request.contains(r#""model":"broken""#) {
+            with_status("403 No", "", r#"{"error":{"type":"permission_error","message":"not this one"}}"#)
+        } else {
+            says("59", "1s")
+        }]
+    })
+    .await
+}
+
+async fn ask_broken(egress: &Egress) -> Exchange {
+    let head = CallHead { model: "broken".parse().unwrap(), ..call(false) };
+    egress.serve(head, Bytes::from_static(br#"{"model":"broken"}"#), None).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_limited_without_a_time_is_left_alone_and_alone_tells_when_to_come_again() {
+    let net = network::Memory::new();
+    let fake = limiting(&net).await;
+    let egress = keyed(&net, &fake, &[key("sk-slow", 5), key("sk-good", 1)]);
+    for hops in [2, 1, 1, 1] {
+        let (_body, tail) = read(ask(&egress, false).await.unwrap()).await;
+        assert_eq!(tail.hops.len(), hops);
+    }
+    let egress = keyed(&net, &fake, &[key("sk-slow", 1)]);
+    for hops in [1, 0] {
+        let failed = ask(&egress, false).await.unwrap_err();
+        assert_eq!((failed.failure.code, failed.tail.hops.len()), (Code::UpstreamRateLimited, hops));
+        assert!(failed.failure.retry_after_ms.is_some_and(|wait| (900..=2_000).contains(&wait)));
+    }
+    net.host().sleep(Duration::from_secs(2)).await;
+    assert_eq!(ask(&egress, false).await.unwrap_err().tail.hops.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_model_suspends_the_key_for_that_model_alone() {
+    let net = network::Memory::new();
+    let fake = limiting(&net).await;
+    let egress = keyed(&net, &fake, &[key("sk-narrow", 1)]);
+    for hops in [1, 0] {
+        let failed = ask_broken(&egress).await.unwrap_err();
+        assert_eq!((failed.failure.code, failed.tail.hops.len()), (Code::UpstreamAuth, hops));
+        assert!(failed.failure.retry_after_ms.is_some_and(|wait| (9_000..=20_000).contains(&wait)));
+    }
+    assert!(ask(&egress, false).await.is_ok());
+    let states = egress.keys();
+    let narrow = state(&states, "sk-narrow");
+    let broken = narrow.models.iter().find(|of| of.model.as_str() == "broken").unwrap();
+    assert!(narrow.suspended.is_none() && broken.suspended.is_some(), "{narrow:?}");
+}
+
+/// What the provider says of its limits is heeded, and is not the caller's.
+#[tokio::test(start_paused = true)]
+async fn a_key_with_nothing_left_is_not_asked_before_its_limit_is_whole_again() {
+    let net = network::Memory::new();
+    let fake = limiting(&net).await;
+    let egress = keyed(&net, &fake, &[key("sk-spent", 9), key("sk-good", 1)]);
+    let mut served = Vec::new();
+    for _call in 0..4 {
+        let reply = ask(&egress, false).await.unwrap();
+        assert!(reply.headers.keys().all(|name| !name.as_str().contains("ratelimit")), "{:?}", reply.headers);
+        served.extend(reply.provider_key.map(|key| key.to_string()));
+    }
+    assert_eq!(served, ["sk-spent", "sk-good", "sk-good", "sk-good"]);
+    let states = egress.keys();
+    let (spent, good) = (&state(&states, "sk-spent").models[0], &state(&states, "sk-good").models[0]);
+    assert_eq!((spent.requests, good.requests, good.spent), (Some(0), Some(59), None));
+    assert!(spent.spent.is_some_and(|left| left > Duration::from_secs(59)));
+    assert_eq!(ask_broken(&egress).await.unwrap().provider_key, Some(node("sk-spent")));
+    net.host().sleep(Duration::from_secs(60)).await;
+    let served = ask(&egress, false).await.unwrap().provider_key;
+    assert_eq!(served, Some(node("sk-spent")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_whole_again_soon_is_waited_for() {
+    let net = network::Memory::new();
+    let fake = limiting(&net).await;
+    let egress = keyed(&net, &fake, &[key("sk-short", 1)]);
+    let begun = net.host().now();
+    for _call in 0..3 {
+        let head = CallHead { place_ms: 20_000, ..call(false) };
+        egress.serve(head, Bytes::from_static(BODY.as_bytes()), None).await.unwrap();
+    }
+    let took = net.host().now().since(begun);
+    assert!((Duration::from_millis(600)..Duration::from_millis(700)).contains(&took), "{took:?}");
+}

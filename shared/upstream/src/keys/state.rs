@@ -1,4 +1,4 @@
-//! Whether a provider takes a key's credential.
+//! Whether a provider takes a key's credential, at all or for one model.
 
 use base::Mono;
 
@@ -34,6 +34,11 @@ impl State {
         }
     }
 
+    /// An answer of the call `serial` began.
+    pub(super) fn answered(self, serial: u64) -> Self {
+        self.after(serial, Health::Good, Mono::ZERO, 0)
+    }
+
     /// The call `serial` showed this. What calls show that began before a suspension says nothing about its end.
     pub(super) fn after(self, serial: u64, health: Health, now: Mono, draw: u64) -> Self {
         let suspended = |round| Self::Suspended { until: now + SUSPENDED.wait(round, draw), round };
@@ -43,9 +48,12 @@ impl State {
                 // A provider that limits a key knows it.
                 Health::Good | Health::Limited(_) => Self::Known,
                 Health::Refused => suspended(round.saturating_add(1)),
-                Health::Unknown | Health::Failed | Health::Broken | Health::Paced(_) => {
-                    Self::Suspended { until: now, round }
-                }
+                Health::Unknown
+                | Health::Failed
+                | Health::Broken
+                | Health::Forbidden
+                | Health::Missing
+                | Health::Paced(_) => Self::Suspended { until: now, round },
             },
             (elsewhere @ (Self::Known | Self::Suspended { .. } | Self::Probing { .. }), _) => elsewhere,
         }
