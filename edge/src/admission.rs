@@ -257,6 +257,12 @@ async fn pay(
             tenant: principal.tenant.clone(),
             app: principal.app.clone(),
             key: principal.key.clone(),
+            scenario: edge.scenarios.told(
+                &principal.tenant,
+                arrival.behalf.scenario.as_ref(),
+                edge.host.now(),
+            ),
+            user: arrival.behalf.named_user(),
             region: route.region().clone(),
         };
         let asks = route.asks();

@@ -33,6 +33,7 @@ use crate::refusals::Refusals;
 use crate::rejection::Rejection;
 use crate::relay;
 use crate::routing::{self, Route};
+use crate::scenarios::Scenarios;
 use crate::settle::{Account, Times};
 use crate::snapshot::{SharedGate, Snapshots};
 use crate::spans;
@@ -61,6 +62,8 @@ pub(crate) struct Edge {
     pub(crate) metrics: Counters,
     pub(crate) recorder: Recorder,
     pub(crate) refusals: Refusals,
+    /// The scenarios that receipts tell.
+    pub(crate) scenarios: Scenarios,
     pub(crate) sampling: Sampling,
     pub(crate) tracer: Tracer,
     pub(crate) traced_per_mille: u16,

@@ -32,6 +32,7 @@ mod refusals;
 mod rejection;
 mod relay;
 mod routing;
+mod scenarios;
 mod settle;
 pub mod snapshot;
 mod spans;

@@ -33,6 +33,7 @@ use crate::peers::{self, Calls, Serving};
 use crate::purse::{Purse, StorageError};
 use crate::refusals::Refusals;
 use crate::routing::View;
+use crate::scenarios::Scenarios;
 use crate::snapshot::Snapshots;
 
 /// How long links and pools may take to stand before the node calls itself ready without them.
@@ -210,6 +211,7 @@ impl Node {
             metrics: Counters::new(metrics),
             recorder,
             refusals: refusals.clone(),
+            scenarios: Scenarios::default(),
             sampling: config.record.sampling,
             tracer,
             traced_per_mille: config.traces.as_ref().map_or(0, |traces| traces.sample_per_mille),
@@ -236,13 +238,12 @@ impl Node {
         let (closing, close) = Stopper::new();
         let keeping = host.spawn("purse", keeper.run(close));
         let listening = host.spawn("listeners", listen(listeners, Arc::clone(&edge), drain.clone()));
-        let patience = config.drain;
         Ok(Running {
             host,
             edge,
             endpoint,
             calls,
-            patience,
+            patience: config.drain,
             listening: Some(listening),
             linking: Some(linking),
             leaving,

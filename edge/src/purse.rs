@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::{Amount, BudgetId, Mono, Name, RegionName, RequestId, TenantName};
+use base::{Amount, BudgetId, Mono, Name, RegionName, RequestId, TenantName, UserHash};
 use edge_core::wallet::{Decision, Held, Refused, Stands, WaitId, Wallet, Why};
 use seam::{Host, Lock};
 use tokio::sync::{Notify, oneshot};
@@ -66,6 +66,10 @@ pub struct Billed {
     pub app: Name,
     /// Its key, by name.
     pub key: Name,
+    /// The scenario that its receipt tells.
+    pub scenario: Option<Name>,
+    /// The end user that the caller named.
+    pub user: Option<UserHash>,
     /// The region of this edge.
     pub region: RegionName,
 }

@@ -298,6 +298,8 @@ impl Open {
             tenant: principal.tenant.clone(),
             app: principal.app.clone(),
             key: principal.key.clone(),
+            scenario: self.scenario(),
+            user: self.arrival.behalf.named_user(),
             model: model.map(|model| model.name.clone()).or_else(|| self.asked.clone()),
             operation: Some(self.arrival.operation),
             region: self.edge.region.clone(),
@@ -313,6 +315,12 @@ impl Open {
             code,
             charges: Vec::new(),
         }
+    }
+
+    /// The scenario, as receipts tell it.
+    fn scenario(&self) -> Option<Name> {
+        let (edge, said) = (&self.edge, self.arrival.behalf.scenario.as_ref());
+        edge.scenarios.told(&self.caller.principal().tenant, said, edge.host.now())
     }
 
     /// The provider, when the last attempt went through central.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use seam::Host;
 use serde_json::{Value, json};
-use tests::client::Client;
+use tests::client::{Client, post};
 use tests::configure::Story;
 use tests::mesh::{Mesh, kill, text};
 use tests::until::until;
@@ -68,6 +68,15 @@ async fn every_node_tells_what_the_ledger_says_whatever_it_lost() {
             assert_eq!(found["receipts"].as_array().unwrap().len(), 1, "{found}");
             assert_eq!(found["receipts"][0]["values"]["key"], "billed-key", "{found}");
         }
+        let of_scenarios = ask(&mesh, &admin, &["usage", "--by", "scenario", "--tenant", "billed"]).unwrap();
+        let of_ann = ask(&mesh, &admin, &["usage", "--user", "ann", "--since", "1d"]).unwrap();
+        let receipts_of_ann = ask(&mesh, &admin, &["receipts", "--user", "ann", "--since", "1d"]).unwrap();
+        assert_eq!(of_scenarios["rows"][1]["values"]["scenario"], "support", "{of_scenarios}");
+        assert_eq!(of_scenarios["rows"][1]["calls"], of_ann["rows"][0]["calls"], "{of_scenarios} {of_ann}");
+        let receipts_of_ann = receipts_of_ann["receipts"].as_array().unwrap();
+        let cost: u64 = receipts_of_ann.iter().map(|one| one["cost"].as_u64().unwrap()).sum();
+        assert_eq!((cost > 0, &of_ann["rows"][0]["cost"]), (true, &json!(cost)), "{of_ann}");
+        assert_eq!(of_ann["kept_from"], json!(null), "{of_ann}");
         let listed = ask(&mesh, &admin, &["receipts", "--tenant", "billed", "--since", "1d"]).unwrap();
         let listed = listed["receipts"].as_array().unwrap();
         assert!(listed.len() >= ids.len());
@@ -107,7 +116,13 @@ async fn call(client: &Client, url: &str, key: &str, n: usize) -> String {
     // A model that is new, or credit that is on its way, answers later.
     let host = Host::real();
     for _ in 0..1_000 {
-        let answer = client.post(url, "/v1/chat/completions", key, body.clone()).await.unwrap();
+        let mut request = post("/v1/chat/completions", key, body.clone());
+        if n.is_multiple_of(4) {
+            let headers = request.headers_mut();
+            headers.insert("x-portolan-scenario", "support".parse().unwrap());
+            headers.insert("x-portolan-user", "ann".parse().unwrap());
+        }
+        let answer = client.ask(url, request).await.unwrap();
         if answer.status == 200 {
             return answer.headers["x-request-id"].to_str().unwrap().to_owned();
         }

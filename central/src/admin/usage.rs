@@ -6,7 +6,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use base::{Name, RequestId, WallMs};
+use base::{Name, RequestId, UserHash, WallMs};
+use ring::digest;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use usage_store::{Dimension, Dimensions, Filter, Group, HOUR_MS, Listing, Mark, Question};
@@ -55,6 +56,7 @@ pub(super) async fn totals(State(door): Shared, Parameters(given): Parameters) -
         since: filter.since.map(|since| whole(since.as_millis() / HOUR_MS)),
         until: filter.until.map(|until| whole(until.as_millis().div_ceil(HOUR_MS))),
         missing_entries: lacks(&door.usage.standing()),
+        kept_from: totals.kept_from,
         rows: totals.groups.into_iter().map(|group| row(&by, group)).collect(),
         next,
         by,
@@ -126,6 +128,7 @@ impl Asked {
             }
             "limit" => self.limit = Some(value.parse().map_err(|_bad| "must be a whole number")?),
             "cursor" => self.cursor = Some(value.to_owned()),
+            "user" => self.filter.user = Some(user(value)?),
             "partial" => self.partial = value.parse().map_err(|_bad| "must be true or false")?,
             dimension => match dimension.parse() {
                 Ok(Dimension::Hour | Dimension::Day) => {
@@ -137,6 +140,15 @@ impl Asked {
         }
         Ok(())
     }
+}
+
+/// The end user of this name, as edges know them.
+fn user(name: &str) -> Result<UserHash, String> {
+    let name = name.as_bytes().trim_ascii();
+    if name.is_empty() || name.len() > UserHash::LONGEST_NAME {
+        return Err(format!("must have 1 to {} bytes", UserHash::LONGEST_NAME));
+    }
+    Ok(UserHash::of_digest(digest::digest(&digest::SHA256, name).as_ref()))
 }
 
 /// An instant in RFC 3339, or how long ago: `30m`, `24h`, `7d`.
@@ -201,6 +213,7 @@ fn receipt_row(edge: Name, receipt: Receipt) -> api::ReceiptRow {
         request: receipt.request.to_string(),
         at: receipt.at,
         edge,
+        user: receipt.user.map(|user| user.to_string()),
         values: timeless.map(|one| (*one, some(dimensions.text(*one)))).collect(),
         attempts: receipt.attempts,
         estimated: receipt.estimated,
@@ -255,6 +268,8 @@ mod tests {
         assert!(read("by", "tenant,colour").unwrap_err().contains("no dimension \"colour\""));
         assert!(read("colour", "red").unwrap_err().contains("no such parameter"));
         assert!(read("hour", "1").unwrap_err().contains("since and until"));
+        assert!(read("user", " ").unwrap_err().contains("1 to 256 bytes"));
+        assert_eq!(read("user", "ann").unwrap().filter.user, read("user", " ann ").unwrap().filter.user);
         assert!(read("request", "req_1").unwrap_err().contains("32 hexadecimal digits"));
         assert_eq!(read("by", "tenant,day").unwrap().by, [Dimension::Tenant, Dimension::Day]);
     }

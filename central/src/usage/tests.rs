@@ -26,6 +26,8 @@ fn receipt(n: u64) -> Receipt {
         tenant: format!("tenant-{}", n % 20).parse().unwrap(),
         app: "app".parse().unwrap(),
         key: format!("key-{}", n % 60).parse().unwrap(),
+        scenario: None,
+        user: None,
         model: Some("model".parse().unwrap()),
         operation: None,
         region: "eu".parse().unwrap(),

@@ -23,6 +23,8 @@ fn receipt(n: u64) -> Receipt {
         tenant: format!("tenant-{}", mixed % 20).parse().unwrap(),
         app: "app".parse().unwrap(),
         key: format!("key-{}", mixed % 60).parse().unwrap(),
+        scenario: None,
+        user: None,
         model: Some(format!("model-{}", mixed % 5).parse().unwrap()),
         operation: Some(Operation::Chat),
         region: "eu".parse().unwrap(),

@@ -21,6 +21,8 @@ pub enum Dimension {
     App,
     /// The key, by name.
     Key,
+    /// The scenario that the caller said.
+    Scenario,
     /// What was asked for.
     Model,
     /// The provider, when central served it.
@@ -51,6 +53,7 @@ impl Dimension {
         Self::Tenant,
         Self::App,
         Self::Key,
+        Self::Scenario,
         Self::Model,
         Self::Provider,
         Self::ProviderKey,
@@ -71,6 +74,7 @@ impl Dimension {
             Self::Tenant => "tenant",
             Self::App => "app",
             Self::Key => "key",
+            Self::Scenario => "scenario",
             Self::Model => "model",
             Self::Provider => "provider",
             Self::ProviderKey => "provider_key",
@@ -111,6 +115,7 @@ pub struct Dimensions {
     pub(crate) tenant: TenantName,
     pub(crate) app: Name,
     pub(crate) key: Name,
+    pub(crate) scenario: Option<Name>,
     pub(crate) model: Option<ModelName>,
     pub(crate) provider: Option<Name>,
     pub(crate) provider_key: Option<Name>,
@@ -122,8 +127,10 @@ pub struct Dimensions {
 }
 
 /// The columns of [`Dimensions`], in the order in which they are written and read.
-pub(crate) const COLUMNS: &str =
-    "kind, tenant, app, key, model, provider, region, served_by, operation, outcome, code, provider_key";
+pub(crate) const COLUMNS: &str = "kind, tenant, app, key, model, provider, region, served_by, operation, outcome, code, provider_key, scenario";
+
+/// How many columns these are.
+pub(crate) const COUNT: usize = 13;
 
 impl Dimensions {
     /// The receipt's.
@@ -134,6 +141,7 @@ impl Dimensions {
             tenant: receipt.tenant.clone(),
             app: receipt.app.clone(),
             key: receipt.key.clone(),
+            scenario: receipt.scenario.clone(),
             model: receipt.model.clone(),
             provider: receipt.provider.clone(),
             provider_key: receipt.provider_key.clone(),
@@ -146,7 +154,7 @@ impl Dimensions {
     }
 
     /// As columns; what there is none of is empty.
-    pub(crate) fn columns(&self) -> [&str; 12] {
+    pub(crate) fn columns(&self) -> [&str; COUNT] {
         [
             kind(self.kind),
             self.tenant.as_str(),
@@ -160,6 +168,7 @@ impl Dimensions {
             outcome(self.outcome),
             self.code.map_or("", Code::as_str),
             self.provider_key.as_ref().map_or("", Name::as_str),
+            self.scenario.as_ref().map_or("", Name::as_str),
         ]
     }
 
@@ -171,6 +180,7 @@ impl Dimensions {
             tenant: parsed(&text(1)?)?,
             app: parsed(&text(2)?)?,
             key: parsed(&text(3)?)?,
+            scenario: optional(&text(12)?, parsed)?,
             model: optional(&text(4)?, parsed)?,
             provider: optional(&text(5)?, parsed)?,
             provider_key: optional(&text(11)?, parsed)?,
@@ -189,6 +199,7 @@ impl Dimensions {
             Dimension::Tenant => self.tenant.as_str(),
             Dimension::App => self.app.as_str(),
             Dimension::Key => self.key.as_str(),
+            Dimension::Scenario => self.scenario.as_ref().map_or("", Name::as_str),
             Dimension::Model => self.model.as_ref().map_or("", ModelName::as_str),
             Dimension::Provider => self.provider.as_ref().map_or("", Name::as_str),
             Dimension::ProviderKey => self.provider_key.as_ref().map_or("", Name::as_str),

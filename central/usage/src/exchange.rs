@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use base::{Amount, BudgetId, Name, NanoUsd, RequestId, Revision, Tokens, WallMs, WindowId};
+use base::{Amount, BudgetId, Name, NanoUsd, RequestId, Revision, Tokens, UserHash, WallMs, WindowId};
 use rusqlite::{Connection, Row};
 use serde::{Deserialize, Serialize};
 use wire::ledger::{Charge, Receipt, Usage};
@@ -145,9 +145,9 @@ impl Store {
 
 /// The sums of all receipts before the place `until`.
 pub(crate) fn sums_of(connection: &Connection, until: i64) -> Result<Sums, StoreError> {
-    let columns = "at, dims, taken, kind = 'call', attempts, estimated, input, cached_input, output, cost";
     let mut select = connection.prepare(&format!(
-        "SELECT {columns} FROM receipts JOIN dims ON dims.id = receipts.dims WHERE place < ?"
+        "SELECT at, dims, taken, {} FROM receipts JOIN dims ON dims.id = receipts.dims WHERE place < ?",
+        sums::OF_RECEIPT
     ))?;
     let (mut sums, mut rows) = (Sums::default(), select.query([until])?);
     while let Some(row) = rows.next()? {
@@ -237,7 +237,7 @@ pub(crate) struct Found {
 pub(crate) fn select() -> String {
     format!(
         "SELECT place, taken, at, request, edges.name, attempts, estimated, input, cached_input, output, cost, charges,
-         cache_write, audio_input, reasoning, audio_output, images, busy_ms, price_from, {} FROM receipts JOIN dims ON dims.id = receipts.dims JOIN edges ON edges.id = receipts.edge",
+         cache_write, audio_input, reasoning, audio_output, images, busy_ms, price_from, user, {} FROM receipts JOIN dims ON dims.id = receipts.dims JOIN edges ON edges.id = receipts.edge",
         dimensions::COLUMNS
     )
 }
@@ -247,7 +247,7 @@ impl Found {
         let whole = |at: usize| -> Result<u64, StoreError> { Ok(row.get::<_, i64>(at)?.unsigned_abs()) };
         let edge: String = row.get(4)?;
         let edge = edge.parse().map_err(|_bad| StoreError::Damaged(format!("{edge:?} is no edge's name")))?;
-        let dims = Dimensions::read(row, 19)?;
+        let dims = Dimensions::read(row, 20)?;
         let charges: String = row.get(11)?;
         let usage = Usage {
             input: Tokens(whole(7)?),
@@ -260,7 +260,7 @@ impl Found {
             images: row.get(16)?,
             busy_ms: row.get(17)?,
         };
-        let price_from: Option<i64> = row.get(18)?;
+        let (price_from, user): (Option<i64>, Option<i64>) = (row.get(18)?, row.get(19)?);
         let receipt = Receipt {
             request: RequestId(u128::from_be_bytes(row.get(3)?)),
             kind: dims.kind,
@@ -268,6 +268,8 @@ impl Found {
             tenant: dims.tenant,
             app: dims.app,
             key: dims.key,
+            scenario: dims.scenario,
+            user: user.map(|user| UserHash(user.cast_unsigned())),
             model: dims.model,
             operation: dims.operation,
             region: dims.region,

@@ -6,6 +6,7 @@ use wire::ledger::Receipt;
 
 use crate::exchange::{Found, select};
 use crate::question::{Filter, fitting};
+use crate::store::user_number;
 use crate::sums::number;
 use crate::{StoreError, View};
 
@@ -68,12 +69,15 @@ impl View {
         let (since, until) = (bound(listing.filter.since, 0), bound(listing.filter.until, i64::MAX));
         let after =
             listing.after.map_or((i64::MAX, i64::MAX), |mark| (number(mark.at.as_millis()), mark.place));
-        let mut marks = self.0.prepare(
+        let user = listing.filter.user.map(user_number);
+        let of_user = user.map_or("?7 IS NULL", |_user| "user = ?7");
+        let mut marks = self.0.prepare(&format!(
             "SELECT at, place, dims FROM receipts WHERE at >= ? AND at < ? AND at <= ? AND (at, place) < (?, ?)
-             ORDER BY at DESC, place DESC LIMIT ?",
-        )?;
+             AND {of_user} ORDER BY at DESC, place DESC LIMIT ?6"
+        ))?;
         let mut read = self.0.prepare(&format!("{} WHERE place = ?", select()))?;
-        let mut rows = marks.query((since, until, after.0, after.0, after.1, number(MAX_SEEN as u64)))?;
+        let seen = number(MAX_SEEN as u64);
+        let mut rows = marks.query((since, until, after.0, after.0, after.1, seen, user))?;
         let (mut listed, mut seen, mut last) = (Listed::default(), 0, None);
         while let Some(row) = rows.next()? {
             if listed.receipts.len() >= listing.limit {

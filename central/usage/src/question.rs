@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use base::WallMs;
+use base::{UserHash, WallMs};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 use crate::dimensions::{self, Dimensions};
+use crate::store::user_number;
 use crate::sums::{self, number};
 use crate::{Dimension, HOUR_MS, StoreError, Total, View};
 
@@ -25,6 +26,8 @@ pub struct Filter {
     pub until: Option<WallMs>,
     /// Those with these values, each of another dimension; times are not among them. Empty means: none.
     pub equal: Vec<(Dimension, String)>,
+    /// Those of this end user.
+    pub user: Option<UserHash>,
 }
 
 impl Filter {
@@ -53,6 +56,8 @@ pub struct Totals {
     pub groups: Vec<Group>,
     /// Whether more follow.
     pub more: bool,
+    /// They come from receipts, and those that central took before this time are forgotten.
+    pub kept_from: Option<WallMs>,
 }
 
 /// The total of one group.
@@ -75,11 +80,21 @@ impl View {
         let mut groups: BTreeMap<Vec<String>, Total> = BTreeMap::new();
         let first = question.filter.since.map_or(i64::MIN, |since| number(since.as_millis() / HOUR_MS));
         let end = question.filter.until.map_or(i64::MAX, |until| number(until.as_millis().div_ceil(HOUR_MS)));
-        let mut select = self.0.prepare(&format!(
-            "SELECT hour, dims, {} FROM hours WHERE hour >= ? AND hour < ? LIMIT ?",
-            sums::COLUMNS
-        ))?;
-        let (mut rows, mut seen) = (select.query((first, end, number(MAX_SUMS as u64 + 1)))?, 0);
+        let user = question.filter.user.map(user_number);
+        let unit = user.map_or(1, |_user| number(HOUR_MS));
+        let (first, end) = (first.saturating_mul(unit), end.saturating_mul(unit));
+        let mut select = self.0.prepare(&match user {
+            None => format!(
+                "SELECT hour, dims, {} FROM hours WHERE hour >= ?1 AND hour < ?2 AND ?4 IS NULL LIMIT ?3",
+                sums::COLUMNS
+            ),
+            Some(_user) => format!(
+                "SELECT at / {HOUR_MS}, dims, {} FROM receipts JOIN dims ON dims.id = receipts.dims
+                 WHERE user = ?4 AND at >= ?1 AND at < ?2 LIMIT ?3",
+                sums::OF_RECEIPT
+            ),
+        })?;
+        let (mut rows, mut seen) = (select.query((first, end, number(MAX_SUMS as u64 + 1), user))?, 0);
         while let Some(row) = rows.next()? {
             seen += 1;
             let Some(dims) = dims.get(&row.get(1)?) else { continue };
@@ -93,8 +108,22 @@ impl View {
                 return Err(StoreError::TooMuch { what: "groups", most: MAX_GROUPS });
             }
         }
-        Ok(page(groups, question))
+        let mut totals = page(groups, question);
+        if user.is_some() {
+            totals.kept_from = kept_from(&self.0)?;
+        }
+        Ok(totals)
     }
+}
+
+/// From when on there are receipts, where some were forgotten.
+fn kept_from(connection: &Connection) -> Result<Option<WallMs>, StoreError> {
+    let first = connection.query_row(
+        "SELECT min(place), taken FROM receipts WHERE (SELECT pruned FROM meta) > 0",
+        (),
+        |row| row.get::<_, Option<i64>>(1),
+    )?;
+    Ok(first.map(|taken| WallMs::from_millis(taken.unsigned_abs())))
 }
 
 fn page(groups: BTreeMap<Vec<String>, Total>, question: &Question) -> Totals {
@@ -105,7 +134,7 @@ fn page(groups: BTreeMap<Vec<String>, Total>, question: &Question) -> Totals {
         .collect();
     let more = groups.len() > question.limit;
     groups.truncate(question.limit);
-    Totals { groups, more }
+    Totals { groups, more, kept_from: None }
 }
 
 fn value(by: Dimension, dims: &Dimensions, hour: i64) -> String {

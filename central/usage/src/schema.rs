@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::StoreError;
 
 /// The format that this build writes.
-pub(crate) const FORMAT: i64 = 3;
+pub(crate) const FORMAT: i64 = 4;
 
 /// Bits of a place that count receipts of one entry. An entry is smaller than 16 MiB, a receipt larger than 16 bytes.
 pub(crate) const PLACE_BITS: u32 = 20;
@@ -67,6 +67,25 @@ INSERT INTO dims SELECT *, '' FROM dims_2;
 DROP TABLE dims_2;
 ";
 
+/// From format 3 to 4: the scenario is one of the dimensions, and a receipt knows its end user.
+const SCENARIOS: &str = "
+ALTER TABLE dims RENAME TO dims_3;
+CREATE TABLE dims (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL, tenant TEXT NOT NULL, app TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+    provider TEXT NOT NULL, region TEXT NOT NULL, served_by TEXT NOT NULL, operation TEXT NOT NULL,
+    outcome TEXT NOT NULL, code TEXT NOT NULL, provider_key TEXT NOT NULL, scenario TEXT NOT NULL,
+    UNIQUE (tenant, app, key, model, provider, region, served_by, operation, outcome, code, kind, provider_key, scenario)
+);
+INSERT INTO dims SELECT *, '' FROM dims_3;
+DROP TABLE dims_3;
+ALTER TABLE receipts ADD COLUMN user INTEGER;
+CREATE INDEX receipts_user ON receipts (user, at) WHERE user IS NOT NULL;
+";
+
+/// What brings a database from each format to the next.
+const STEPS: [&str; 3] = [KINDS, PROVIDER_KEYS, SCENARIOS];
+
 const SUMS: [&str; 3] = ["hours", "base", "incoming"];
 
 /// Makes the tables of a new database, or brings an older one's to this format; refuses a newer build's.
@@ -75,19 +94,14 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
     if found == FORMAT {
         return Ok(());
     }
+    let passed = usize::try_from(found.max(1) - 1).ok().filter(|_known| found < FORMAT);
+    let passed = passed.ok_or(StoreError::Newer { found, known: FORMAT })?;
     let transaction = connection.transaction()?;
-    match found {
-        0 => {
-            first(&transaction)?;
-            transaction.execute_batch(KINDS)?;
-            transaction.execute_batch(PROVIDER_KEYS)?;
-        }
-        1 => {
-            transaction.execute_batch(KINDS)?;
-            transaction.execute_batch(PROVIDER_KEYS)?;
-        }
-        2 => transaction.execute_batch(PROVIDER_KEYS)?,
-        _newer => return Err(StoreError::Newer { found, known: FORMAT }),
+    if found == 0 {
+        first(&transaction)?;
+    }
+    for step in STEPS.iter().skip(passed) {
+        transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()?;
@@ -132,6 +146,34 @@ pub(crate) fn for_reading(connection: &Connection) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stores_totals_and_receipts_of_the_format_before_stay_what_they_were() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        first(&connection).unwrap();
+        STEPS.iter().take(2).for_each(|step| connection.execute_batch(step).unwrap());
+        connection
+            .execute_batch(
+                "INSERT INTO dims VALUES (7, 'call', 't', 'a', 'k', 'm', 'p', 'r', 's', 'chat', 'complete', '', 'one');
+                 INSERT INTO edges VALUES (1, 'e');
+                 INSERT INTO hours VALUES (3, 7, 2, 1, 1, 0, 9, 4, 5, 6);
+                 INSERT INTO receipts VALUES (1, 2, 3, zeroblob(16), 1, 7, 1, 0, 9, 4, 5, 6, '[]', 0, 0, 0, 0, 0, 0, NULL);
+                 PRAGMA user_version = 3;",
+            )
+            .unwrap();
+        prepare(&mut connection).unwrap();
+        let view = crate::View(connection);
+        let (edge, receipt) = view.receipts_of(base::RequestId(0), 9).unwrap().remove(0);
+        assert_eq!((edge.as_str(), receipt.scenario, receipt.user), ("e", None, None));
+        assert_eq!(receipt.provider_key, Some("one".parse().unwrap()));
+        let by = vec![crate::Dimension::Tenant, crate::Dimension::ProviderKey, crate::Dimension::Scenario];
+        let totals = view.totals(&crate::Question { by, limit: 9, ..crate::Question::default() }).unwrap();
+        assert_eq!(totals.groups[0].values, ["t", "one", ""]);
+        assert_eq!((totals.groups[0].total.calls, totals.groups[0].total.cost), (1, 6));
+        let newer = Connection::open_in_memory().unwrap();
+        newer.pragma_update(None, "user_version", FORMAT + 1).unwrap();
+        assert_eq!(prepare(&mut { newer }), Err(StoreError::Newer { found: FORMAT + 1, known: FORMAT }));
+    }
 
     #[test]
     fn an_older_stores_receipts_are_kept_and_know_nothing_of_what_is_new() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use base::{Name, Revision};
+use base::{Name, Revision, UserHash};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use wire::ledger::{Charge, Receipt};
 
@@ -154,7 +154,8 @@ impl Known {
         }
         let mut find = connection.prepare_cached(
             "SELECT id FROM dims WHERE kind = ? AND tenant = ? AND app = ? AND key = ? AND model = ? AND provider = ?
-             AND region = ? AND served_by = ? AND operation = ? AND outcome = ? AND code = ? AND provider_key = ?",
+             AND region = ? AND served_by = ? AND operation = ? AND outcome = ? AND code = ? AND provider_key = ?
+             AND scenario = ?",
         )?;
         let found = find.query_row(dims.columns(), |row| row.get(0));
         let id = match found.optional()? {
@@ -162,7 +163,7 @@ impl Known {
             None => {
                 let columns = dimensions::COLUMNS;
                 let insert =
-                    format!("INSERT INTO dims ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+                    format!("INSERT INTO dims ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
                 connection.execute(&insert, dims.columns())?;
                 connection.last_insert_rowid()
             }
@@ -201,8 +202,8 @@ impl<'a> Insert<'a> {
     fn new(connection: &'a Connection, known: &'a mut Known) -> Result<Self, StoreError> {
         let statement = connection.prepare_cached(
             "INSERT INTO receipts (place, taken, at, request, edge, dims, attempts, estimated, input, cached_input,
-             output, cost, charges, cache_write, audio_input, reasoning, audio_output, images, busy_ms, price_from)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             output, cost, charges, cache_write, audio_input, reasoning, audio_output, images, busy_ms, price_from, user)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
         Ok(Self { connection, statement, known, charges: String::new() })
     }
@@ -234,9 +235,15 @@ impl<'a> Insert<'a> {
             usage.images,
             usage.busy_ms,
             receipt.price_from.map(|from| number(from.as_millis())),
+            receipt.user.map(user_number),
         ])?;
         Ok(dims)
     }
+}
+
+/// A user's hash as the database holds it, bit for bit.
+pub(crate) const fn user_number(user: UserHash) -> i64 {
+    user.0.cast_signed()
 }
 
 /// Charges as JSON: budget, window, amount and overrun of each.

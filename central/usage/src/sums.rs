@@ -30,6 +30,9 @@ pub struct Total {
 /// The columns of [`Total`], in the order in which they are written and read.
 pub(crate) const COLUMNS: &str = "calls, attempts, estimated, input, cached_input, output, cost";
 
+/// The same of one receipt that is joined with its dimensions.
+pub(crate) const OF_RECEIPT: &str = "kind = 'call', attempts, estimated, input, cached_input, output, cost";
+
 const MOST: u64 = i64::MAX.unsigned_abs();
 
 impl Total {

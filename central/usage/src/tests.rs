@@ -6,7 +6,7 @@ mod crash;
 mod model;
 mod questions;
 
-use base::{Amount, BudgetId, ModelName, NanoUsd, RequestId, Tokens, WindowId};
+use base::{Amount, BudgetId, ModelName, NanoUsd, RequestId, Tokens, UserHash, WindowId};
 use wire::catalog::Operation;
 use wire::ledger::{Charge, Outcome, Receipt, ReceiptKind, Usage};
 
@@ -29,6 +29,8 @@ fn receipt(seed: u64) -> Receipt {
         tenant: word(["acme", "globex"][(seed % 2) as usize]),
         app: word("app"),
         key: word(&format!("key-{}", seed % 3)),
+        scenario: seed.is_multiple_of(5).then(|| word("support")),
+        user: (!seed.is_multiple_of(7)).then_some(UserHash(1 << 63 | (seed % 4))),
         model: (!seed.is_multiple_of(11)).then_some(model),
         operation: Some(Operation::Chat),
         region: word("eu"),

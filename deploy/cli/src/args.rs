@@ -238,7 +238,7 @@ impl Chosen {
 
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
-    /// By what to take the totals apart: tenant, app, key, model, provider, `provider_key`, region, `served_by`,
+    /// By what to take the totals apart: tenant, app, key, scenario, model, provider, `provider_key`, region, `served_by`,
     /// operation, outcome, code, kind, hour, day
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
     pub(crate) by: Vec<String>,
@@ -272,6 +272,12 @@ pub(crate) struct Chosen {
     /// Calls made with this key
     #[arg(long)]
     pub(crate) key: Option<String>,
+    /// Calls that said they belong to this scenario
+    #[arg(long)]
+    pub(crate) scenario: Option<String>,
+    /// Calls of this end user, by the name that the application gave; totals of one come from receipts
+    #[arg(long)]
+    pub(crate) user: Option<String>,
     /// Calls that asked for this model
     #[arg(long)]
     pub(crate) model: Option<String>,

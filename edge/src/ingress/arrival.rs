@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Mono, Name, Priority, RequestId, WallMs};
+use base::{Mono, Name, Priority, RequestId, UserHash, WallMs};
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri};
 use ring::digest;
@@ -128,6 +128,13 @@ pub(crate) struct Behalf {
     pub(crate) priority: Priority,
 }
 
+impl Behalf {
+    /// The end user, when the caller named one.
+    pub(crate) fn named_user(&self) -> Option<UserHash> {
+        (self.user != NOBODY).then_some(UserHash(self.user))
+    }
+}
+
 /// On whose behalf a request says that it is made.
 ///
 /// # Errors
@@ -141,12 +148,10 @@ fn user(headers: &HeaderMap) -> Result<u64, BadHeader> {
     let mut values = headers.get_all(USER).iter();
     let Some(value) = values.next() else { return Ok(NOBODY) };
     let name = value.as_bytes().trim_ascii();
-    if name.is_empty() || name.len() > LONGEST_USER || values.next().is_some() {
+    if name.is_empty() || name.len() > UserHash::LONGEST_NAME || values.next().is_some() {
         return Err(BadHeader(USER));
     }
-    let digest = digest::digest(&digest::SHA256, name);
-    let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
-    Ok(u64::from_be_bytes(first) | (1 << 63))
+    Ok(UserHash::of_digest(digest::digest(&digest::SHA256, name).as_ref()).0)
 }
 
 /// The scenario that a request says it belongs to.
@@ -193,9 +198,6 @@ pub(crate) const PRIORITY: &str = "x-portolan-priority";
 
 /// Names the end user: whatever the application knows them by.
 pub(crate) const USER: &str = "x-portolan-user";
-
-/// The longest name of an end user, in bytes.
-const LONGEST_USER: usize = 256;
 
 /// Stands for the end users of calls that name none.
 const NOBODY: u64 = 1;

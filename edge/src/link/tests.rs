@@ -264,6 +264,8 @@ impl Edge {
             tenant: "acme".parse().unwrap(),
             app: "app".parse().unwrap(),
             key: "key".parse().unwrap(),
+            scenario: None,
+            user: None,
             region: "eu".parse().unwrap(),
         };
         self.purse.hold(RequestId(1), payer, &[(budget, Amount(amount))]).await

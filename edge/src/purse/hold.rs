@@ -63,6 +63,8 @@ impl Hold {
             tenant: self.payer.tenant.clone(),
             app: self.payer.app.clone(),
             key: self.payer.key.clone(),
+            scenario: self.payer.scenario.clone(),
+            user: self.payer.user,
             model: None,
             operation: None,
             region: self.payer.region.clone(),

@@ -222,6 +222,8 @@ fn payer() -> Billed {
         tenant: "acme".parse().unwrap(),
         app: "app".parse().unwrap(),
         key: "key".parse().unwrap(),
+        scenario: None,
+        user: None,
         region: "eu".parse().unwrap(),
     }
 }

@@ -96,6 +96,8 @@ pub(crate) fn receipt(number: u128) -> Receipt {
         tenant: "acme".parse().unwrap(),
         app: "app".parse().unwrap(),
         key: "key".parse().unwrap(),
+        scenario: None,
+        user: None,
         model: None,
         operation: None,
         region: "eu".parse().unwrap(),

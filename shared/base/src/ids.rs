@@ -175,6 +175,29 @@ impl fmt::Debug for KeyHash {
     }
 }
 
+/// What is known of an end user: 63 bits of the SHA-256 of the name that the application gave. Never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UserHash(pub u64);
+
+impl UserHash {
+    /// Longest name of an end user, in bytes.
+    pub const LONGEST_NAME: usize = 256;
+
+    /// From the first bytes of a name's SHA-256, the highest bit set.
+    #[must_use]
+    pub fn of_digest(sha256: &[u8]) -> Self {
+        let first = sha256.first_chunk::<8>().copied().unwrap_or_default();
+        Self(u64::from_be_bytes(first) | (1 << 63))
+    }
+}
+
+impl fmt::Display for UserHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
 /// A call's identity across every node it touches: 128 bits, the first 48 its start in wall milliseconds, the rest random.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

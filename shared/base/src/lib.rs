@@ -16,7 +16,7 @@ mod usage;
 pub use fault::{Blame, Code, Elsewhere};
 pub use ids::{
     BudgetId, Epoch, Era, IdError, Incarnation, KeyHash, ModelName, Name, NodeId, RegionName, RequestId,
-    Revision, Role, Stamp, TenantName, WindowId,
+    Revision, Role, Stamp, TenantName, UserHash, WindowId,
 };
 pub use pace::Pace;
 pub use price::{Price, PriceVersion, Rates, Tier};

@@ -55,6 +55,10 @@ pub struct CallRecord {
     pub provider: Option<Name>,
     /// The name of the provider's key that it was asked with.
     pub provider_key: Option<Name>,
+    /// The scenario that the caller said.
+    pub scenario: Option<Name>,
+    /// The hash of the end user that the caller named.
+    pub user: Option<String>,
     /// HTTP status sent.
     pub status: u16,
     /// How the call ended.
@@ -393,6 +397,8 @@ mod tests {
             served_by: None,
             provider: None,
             provider_key: None,
+            scenario: None,
+            user: None,
             status: 200,
             outcome: Outcome::Complete,
             code: None,

@@ -7,7 +7,7 @@
 pub use base::Usage;
 use base::{
     Amount, BudgetId, Code, Era, Incarnation, ModelName, Name, NanoUsd, RegionName, RequestId, TenantName,
-    WallMs, WindowId,
+    UserHash, WallMs, WindowId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -163,6 +163,10 @@ pub struct Receipt {
     pub app: Name,
     /// The key, by name.
     pub key: Name,
+    /// The scenario that the caller said; `_more` stands for all of a tenant that named too many.
+    pub scenario: Option<Name>,
+    /// The end user that the caller named.
+    pub user: Option<UserHash>,
     /// What was asked for; empty on a crash charge.
     pub model: Option<ModelName>,
     /// What was asked to be done.

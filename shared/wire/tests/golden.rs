@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use base::{
     Amount, BudgetId, Code, Epoch, Era, Incarnation, KeyHash, NanoUsd, Price, PriceVersion, Priority, Rates,
-    RequestId, Revision, Stamp, Tier, Tokens, Unit, WallMs, WindowId,
+    RequestId, Revision, Stamp, Tier, Tokens, Unit, UserHash, WallMs, WindowId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -209,6 +209,8 @@ fn receipt() -> Receipt {
         tenant: "acme".parse().unwrap(),
         app: "chat".parse().unwrap(),
         key: "k1".parse().unwrap(),
+        scenario: Some("support".parse().unwrap()),
+        user: Some(UserHash(1 << 63 | 5)),
         model: Some("m".parse().unwrap()),
         operation: Some(Operation::Chat),
         region: "eu".parse().unwrap(),

@@ -337,6 +337,8 @@ pub(super) fn batch(first: u64, charges: &[(u64, u64)]) -> ReceiptBatch {
         tenant: "acme".parse().unwrap(),
         app: name("app"),
         key: name("key"),
+        scenario: None,
+        user: None,
         model: None,
         operation: None,
         region: "eu".parse().unwrap(),

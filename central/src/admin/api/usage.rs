@@ -38,6 +38,9 @@ pub struct UsageReport {
     pub until: Option<WallMs>,
     /// Log entries whose receipts are not counted because this node lacks them; not 0 only with `partial`.
     pub missing_entries: u64,
+    /// The totals come from receipts, and those that central took before this time are forgotten.
+    #[serde(default)]
+    pub kept_from: Option<WallMs>,
     /// One per combination of values, in their order.
     pub rows: Vec<UsageGroup>,
     /// What to pass as `cursor` for the rows that follow; `None`: there are no more.
@@ -75,6 +78,9 @@ pub struct ReceiptRow {
     pub at: WallMs,
     /// The edge that wrote it.
     pub edge: Name,
+    /// The hash of the end user that the caller named.
+    #[serde(default)]
+    pub user: Option<String>,
     /// The value of each dimension but time; `None` where the call has none.
     pub values: BTreeMap<Dimension, Option<String>>,
     /// Attempts made.

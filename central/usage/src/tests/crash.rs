@@ -51,7 +51,7 @@ fn a_file_that_is_no_store_or_a_newer_builds_is_refused() {
     store.view().0.pragma_update(None, "user_version", 99).unwrap();
     drop(store);
     let refused = Store::open(&Place::File(path)).unwrap_err();
-    assert_eq!(refused, StoreError::Newer { found: 99, known: 3 });
+    assert_eq!(refused, StoreError::Newer { found: 99, known: 4 });
 }
 
 #[test]

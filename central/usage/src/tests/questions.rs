@@ -64,6 +64,7 @@ fn receipts_are_found_by_request_and_listed_newest_first_page_by_page() {
         since: Some(WallMs::from_millis(START + HOUR_MS)),
         until: Some(WallMs::from_millis(START + 30 * HOUR_MS)),
         equal: vec![(Dimension::Tenant, "acme".to_owned())],
+        user: None,
     };
     let mut listing = Listing { filter, after: None, limit: 4 };
     let mut found = Vec::new();
@@ -83,6 +84,39 @@ fn receipts_are_found_by_request_and_listed_newest_first_page_by_page() {
     let expected = all.iter().flat_map(|batch| batch.receipts.iter()).filter(|(_edge, one)| fits(one));
     assert_eq!(found.len(), expected.count());
     assert!(found.windows(2).all(|pair| pair[0].1.at >= pair[1].1.at));
+}
+
+#[test]
+fn a_users_calls_are_listed_and_summed_from_receipts_as_long_as_these_are_kept() {
+    let mut store = filled();
+    let whole = sum(&all_totals(&store));
+    let of = |store: &Store, user: u64| {
+        let filter = Filter { user: Some(UserHash(1 << 63 | user)), ..Filter::default() };
+        let listing = Listing { filter: filter.clone(), after: None, limit: 1_000 };
+        let listed = store.view().list(&listing).unwrap().receipts;
+        assert!(listed.iter().all(|(_edge, one)| one.user == filter.user));
+        let question = Question { by: Dimension::ALL.to_vec(), filter, after: None, limit: 1_000 };
+        let totals = store.view().totals(&question).unwrap();
+        assert_eq!(sum(&totals.groups).cost, listed.iter().map(|(_edge, one)| one.cost.0).sum::<u64>());
+        (sum(&totals.groups).calls, totals.kept_from)
+    };
+    let calls: u64 = (0..4).map(|user| of(&store, user).0).sum();
+    let all = batches(span(0, 90));
+    let all = all.iter().flat_map(|batch| batch.receipts.iter());
+    let nobodys = all.filter(|(_edge, one)| one.user.is_none()).count();
+    assert_eq!((calls + nobodys as u64, of(&store, 0).1), (whole.calls, None));
+    let since = WallMs::from_millis(START + 10 * HOUR_MS + 1);
+    let filter = Filter { since: Some(since), user: Some(UserHash(1 << 63)), ..Filter::default() };
+    let late = Question { by: vec![Dimension::Hour], filter, after: None, limit: 1_000 };
+    let hours = store.view().totals(&late).unwrap().groups;
+    let first: u64 = hours[0].values[0].parse().unwrap();
+    assert!(first >= since.as_millis() / HOUR_MS && hours.len() > 1);
+
+    let receipts_from = batch(40).taken;
+    let keep = Keep { receipts_from, hours_from: WallMs::from_millis(0) };
+    while store.prune(&keep).unwrap() {}
+    assert!(of(&store, 0).0 < calls && sum(&all_totals(&store)) == whole);
+    assert_eq!(of(&store, 0).1, Some(receipts_from));
 }
 
 #[test]

@@ -15,10 +15,11 @@ use crate::out;
 const PAGE: usize = 1_000;
 
 /// The values of a receipt that its line shows.
-const SHOWN: [Dimension; 8] = [
+const SHOWN: [Dimension; 9] = [
     Dimension::Tenant,
     Dimension::App,
     Dimension::Key,
+    Dimension::Scenario,
     Dimension::Model,
     Dimension::Region,
     Dimension::ServedBy,
@@ -74,14 +75,18 @@ async fn ask(admin: &Admin, question: &Query, chosen: &Chosen) -> Result<Receipt
 
 fn table(receipts: &[ReceiptRow], money: impl Fn(u64) -> String) -> out::Table {
     let shown = SHOWN.iter().map(|one| one.as_str());
-    let heading: Vec<&str> =
-        ["ended", "request", "edge"].into_iter().chain(shown).chain(["input", "output", "cost"]).collect();
+    let heading: Vec<&str> = ["ended", "request", "edge", "user"]
+        .into_iter()
+        .chain(shown)
+        .chain(["input", "output", "cost"])
+        .collect();
     let mut table = out::Table::new(&heading);
     for receipt in receipts {
         let who = [utc(receipt.at.as_millis()), receipt.request.clone(), receipt.edge.to_string()];
+        let user = receipt.user.clone().unwrap_or_default();
         let values = SHOWN.iter().map(|one| receipt.values.get(one).cloned().flatten().unwrap_or_default());
         let sums = [receipt.input.0.to_string(), receipt.output.0.to_string(), money(receipt.cost.0)];
-        table.row(who.into_iter().chain(values).chain(sums).collect());
+        table.row(who.into_iter().chain([user]).chain(values).chain(sums).collect());
     }
     table
 }

@@ -4,7 +4,7 @@ use base::Unit;
 use central::admin::api::{UsageGroup, UsageReport, UsageRow};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::status::amount;
+use super::status::{amount, utc};
 use crate::admin::Admin;
 use crate::args::{Chosen, Format, Usage};
 use crate::failure::{Failure, Outcome};
@@ -27,6 +27,12 @@ pub(super) async fn show(admin: &Admin, asked: &Usage) -> Outcome {
     let report = ask(admin, &question, &asked.chosen).await?;
     if report.missing_entries > 0 {
         out::remark(missing(report.missing_entries));
+    }
+    if let Some(from) = report.kept_from {
+        let from = utc(from.as_millis());
+        out::remark(format!(
+            "a user's totals come from receipts; those that came before {from} are forgotten"
+        ));
     }
     match format {
         Format::Json => super::json(&report),
@@ -127,6 +133,8 @@ impl Query {
             ("tenant", &chosen.tenant),
             ("app", &chosen.app),
             ("key", &chosen.key),
+            ("scenario", &chosen.scenario),
+            ("user", &chosen.user),
             ("model", &chosen.model),
             ("provider", &chosen.provider),
             ("provider_key", &chosen.provider_key),

@@ -319,6 +319,8 @@ impl World {
             tenant: "acme".parse().unwrap(),
             app: "app".parse().unwrap(),
             key: "key".parse().unwrap(),
+            scenario: None,
+            user: None,
             model: None,
             operation: None,
             region: "eu".parse().unwrap(),
