@@ -6,6 +6,7 @@
 #![expect(clippy::indexing_slicing, reason = "a missing field is the test's failure")]
 #![expect(clippy::disallowed_methods, reason = "the test takes a node's file away")]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use seam::Host;
 use serde_json::{Value, json};
 use tests::client::{Client, post};
 use tests::configure::Story;
+use tests::faulty::Faulty;
 use tests::mesh::{Mesh, kill, text};
 use tests::until::until;
 
@@ -89,6 +91,90 @@ async fn every_node_tells_what_the_ledger_says_whatever_it_lost() {
     );
     let refused = mesh.operate(&["usage", "--by", "colour"]).unwrap_err();
     assert!(refused.contains("there is no dimension \"colour\""), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_providers_bill_is_checked_line_by_line() {
+    let mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
+    let provider = Faulty::start().await;
+    let story = Story::new("reconciled").with(&sold(&provider.url()));
+    story.apply(&mesh);
+    for n in 0..12 {
+        let model = ["fast", "slow"][n % 2];
+        until("an answer", async || {
+            let body =
+                json!({"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]});
+            let path = "/v1/chat/completions";
+            let answer =
+                mesh.client().post(&mesh.url("eu"), path, &story.key(), body.to_string()).await.ok()?;
+            (answer.status == 200).then_some(())
+        })
+        .await;
+    }
+    let rows = until("usage of every call", async || {
+        let asked = ["usage", "--by", "day,model,provider_key", "--provider", "seller", "--json"];
+        let report: Value = serde_json::from_str(&mesh.operate(&asked).ok()?).ok()?;
+        let rows = report["rows"].as_array()?.clone();
+        let calls: u64 = rows.iter().filter_map(|row| row["calls"].as_u64()).sum();
+        (calls == 12).then_some(rows)
+    })
+    .await;
+    let check = |lines: &[String]| {
+        let file = mesh.dir().join("bill.csv");
+        std::fs::write(&file, format!("{HEADING}\n{}\n", lines.join("\n"))).unwrap();
+        let asked = ["bills", "check", file.to_str().unwrap(), "--provider", "seller", "--json"];
+        let output = mesh.run(&asked);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default(), told)
+    };
+
+    let honest: Vec<String> = rows.iter().map(|row| line(row, 0)).collect();
+    let (code, report, told) = check(&honest);
+    assert_eq!((code, &report["states"]["agrees"]), (Some(0), &json!(rows.len())), "{told} {report}");
+    assert!(report["totals"]["cost"]["counted"].as_u64().unwrap() > 0, "{report}");
+
+    // One line too dear, one model forgotten, and one that nobody called.
+    let days: BTreeSet<&str> = honest.iter().map(|line| line.split(',').next().unwrap()).collect();
+    let mut lines: Vec<String> =
+        days.iter().map(|day| format!("{day},ghost,main,1,1,1,0.000000001")).collect();
+    let of_fast: Vec<&Value> = rows.iter().filter(|row| row["values"]["model"] == "fast").collect();
+    lines.extend(of_fast.iter().enumerate().map(|(at, row)| line(row, u64::from(at == 0))));
+    let (code, report, told) = check(&lines);
+    let expected = json!({
+        "agrees": of_fast.len() - 1, "differs": 1,
+        "not billed": rows.len() - of_fast.len(), "not ours": days.len(),
+    });
+    assert_eq!((code, &report["states"]), (Some(6), &expected), "{told} {report}");
+    let differs = report["rows"].as_array().unwrap().iter().find(|row| row["state"] == "differs").unwrap();
+    assert_eq!((&differs["model"], &differs["key"]), (&json!("vendor/fast-1"), &json!("main")), "{report}");
+    assert_eq!(differs["figures"]["output_tokens"]["more"], 1, "{report}");
+    assert_eq!(differs["lines"], json!([lines.len() + 2 - of_fast.len()]), "{report}");
+
+    let (code, _report, told) = check(&["2026-01-01,fast,main,1,1,one,1".to_owned()]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("bill.csv:2:26: output_tokens: \"one\" is not a whole number"), "{told}");
+}
+
+const HEADING: &str = "day,model,key,requests,input_tokens,output_tokens,cost";
+
+/// What a provider bills who counts as we do, and so many output tokens more.
+fn line(row: &Value, more: u64) -> String {
+    let (values, count) = (&row["values"], |name: &str| row[name].as_u64().unwrap());
+    let day = values["day"].as_str().unwrap().split('T').next().unwrap();
+    let model = if values["model"] == "fast" { "vendor/fast-1" } else { "slow" };
+    let (dollars, nano) = (count("cost") / 1_000_000_000, count("cost") % 1_000_000_000);
+    let key = values["provider_key"].as_str().unwrap();
+    let tokens = [count("calls"), count("input"), count("output") + more].map(|count| count.to_string());
+    format!("{day},{model},{key},{},{dollars}.{nano:09}", tokens.join(","))
+}
+
+fn sold(url: &str) -> String {
+    format!(
+        "providers:\n- name: seller\n  base_url: \"{url}\"\n  keys: [{{name: main, credential: sk-seller}}]\n\
+         models:\n\
+         - {{name: fast, upstream_model: vendor/fast-1, price: {{input: 1.37, output: 3.11}}, context: 8192, output_cap: 64, provider: seller}}\n\
+         - {{name: slow, price: {{input: 2, output: 3}}, context: 8192, output_cap: 64, provider: seller}}"
+    )
 }
 
 /// Calls from all regions at once; gives the identifiers of those that were answered, which must be all.

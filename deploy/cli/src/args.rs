@@ -1,10 +1,14 @@
 //! The command line.
 
+mod bills;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::{ModelName, Name, RegionName, RequestId, Role};
 use clap::{Args, Parser, Subcommand};
+
+pub(crate) use bills::{Bills, BillsCheck};
 
 /// A multi-region AI gateway.
 #[derive(Debug, Parser)]
@@ -92,6 +96,11 @@ pub(crate) enum Command {
     Usage(Usage),
     /// Show the receipts of a request, or those that fit
     Receipts(Receipts),
+    /// Providers' bills
+    Bills {
+        #[command(subcommand)]
+        command: Bills,
+    },
     /// Tell why a call was refused: which edge, which limit or budget, how its budgets stood there and are now
     ExplainRefusal {
         /// The request, as its answer's x-request-id names it

@@ -3,11 +3,11 @@
 #![expect(clippy::disallowed_methods, reason = "an operator's files are the executable's, not a node's")]
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,20 @@ pub(crate) fn mode(path: &Path) -> u32 {
 pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Reads a text file that has at most so many bytes.
+pub(crate) fn read_within(path: &Path, most: u64) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
+    let mut text = String::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(most.saturating_add(1)).read_to_string(&mut text))
+        .map_err(failed)?;
+    if text.len() as u64 > most {
+        let what = format!("{} has more than {most} bytes", path.display());
+        return Err(Failure::new(Exit::Invalid, what).mend("split it"));
+    }
+    Ok(text)
 }
 
 /// Removes a file; one that is not there is fine.

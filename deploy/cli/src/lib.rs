@@ -5,6 +5,7 @@
 
 mod admin;
 mod args;
+mod bills;
 pub mod demo;
 mod failure;
 mod files;
@@ -53,6 +54,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Budgets(asked) => operator::budgets(&asked),
         Command::Leases(asked) => operator::leases(&asked),
         Command::Usage(asked) => operator::usage(&asked),
+        Command::Bills { command } => operator::bills(&command),
         Command::Receipts(asked) => operator::receipts(&asked),
         Command::ExplainRefusal { request, report } => operator::explain_refusal(request, &report),
         Command::Level { to, reach } => operator::level(to, &reach),

@@ -1,5 +1,6 @@
 //! The operator's commands: each a client of central's admin API.
 
+mod bills;
 mod budgets;
 pub(crate) mod catalog;
 mod decisions;
@@ -20,7 +21,7 @@ use seam::Host;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::Admin;
-use crate::args::{self, Keys, Ledger, Reach, Report};
+use crate::args::{self, Bills, Keys, Ledger, Reach, Report};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::up::tell::FACTS;
 use crate::{files, node, out};
@@ -94,6 +95,11 @@ pub(crate) fn usage(asked: &args::Usage) -> Outcome {
 
 pub(crate) fn receipts(asked: &args::Receipts) -> Outcome {
     with(&asked.chosen.report.reach, |admin| async move { receipts::show(&admin, asked).await })
+}
+
+pub(crate) fn bills(command: &Bills) -> Outcome {
+    let Bills::Check(asked) = command;
+    with(&asked.report.reach, |admin| async move { bills::check(&admin, asked).await })
 }
 
 pub(crate) fn explain_refusal(request: RequestId, report: &Report) -> Outcome {

@@ -24,7 +24,7 @@ pub(super) async fn show(admin: &Admin, asked: &Usage) -> Outcome {
     if question.is_empty() {
         return since_the_beginning(admin, format).await;
     }
-    let report = ask(admin, &question, &asked.chosen).await?;
+    let report = ask(admin, &question, asked.chosen.limit).await?;
     if report.missing_entries > 0 {
         out::remark(missing(report.missing_entries));
     }
@@ -57,12 +57,12 @@ pub(super) fn missing(entries: u64) -> String {
 }
 
 /// Asks page by page.
-async fn ask(admin: &Admin, question: &Query, chosen: &Chosen) -> Result<UsageReport, Failure> {
+pub(super) async fn ask(admin: &Admin, question: &Query, limit: usize) -> Result<UsageReport, Failure> {
     let mut whole: Option<UsageReport> = None;
     loop {
         let have = whole.as_ref().map_or(0, |report| report.rows.len());
         let mut page = question.clone();
-        page.put("limit", &chosen.limit.saturating_sub(have).clamp(1, PAGE).to_string());
+        page.put("limit", &limit.saturating_sub(have).clamp(1, PAGE).to_string());
         if let Some(cursor) = whole.as_ref().and_then(|report| report.next.as_deref()) {
             page.put("cursor", cursor);
         }
@@ -70,7 +70,7 @@ async fn ask(admin: &Admin, question: &Query, chosen: &Chosen) -> Result<UsageRe
         if let Some(before) = whole.take() {
             report.rows = before.rows.into_iter().chain(report.rows).collect();
         }
-        if report.next.is_none() || report.rows.len() >= chosen.limit {
+        if report.next.is_none() || report.rows.len() >= limit {
             return Ok(report);
         }
         whole = Some(report);
