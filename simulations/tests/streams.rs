@@ -63,6 +63,26 @@ fn what_arrives_at_an_end_that_was_let_go_resets_the_sender() {
 }
 
 #[test]
+fn who_gave_up_opening_behind_a_cut_resets_what_was_opened_once_it_heals() {
+    run(&Options::seed(1), |world: World| async move {
+        world.default_link(Link { delay: 2 * MS, ..Link::default() });
+        let (server, client) = (world.machine("server"), world.machine("client"));
+        let (listening, host) = (server.start(), client.start());
+        let listener = listening.listen(server.at(PORT)).await.unwrap();
+        let opening = host.clone();
+        let opening = host.spawn("open", async move { opening.connect("server", PORT).await }).bound();
+        host.sleep(MS).await;
+        world.partition(std::slice::from_ref(&client), std::slice::from_ref(&server), Cut::Drop);
+        let (mut far, _peer) = listener.accept().await.unwrap();
+        drop(opening);
+        world.sleep(Duration::from_secs(1)).await;
+        world.heal();
+        assert_eq!(far.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_cut_that_stays_fails_the_writer_in_the_end_and_one_that_heals_does_not() {
     with_stream(|world, mut near, mut far, host| async move {
         let [server, client] = ends(&world);

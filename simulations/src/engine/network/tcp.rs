@@ -312,11 +312,11 @@ impl State {
         let end = conn.end(to);
         match frame {
             Frame::Open => {}
+            Frame::Opened | Frame::Data(_) if end.closed => self.refuse(id, to, &frame),
             Frame::Opened => {
                 end.progress = Progress::Open;
                 self.woken.extend(end.reader.take());
             }
-            Frame::Data(_) if end.closed => self.refuse(id, to, &frame),
             Frame::Data(bytes) => {
                 end.inbox.push_back(bytes);
                 self.woken.extend(end.reader.take());
