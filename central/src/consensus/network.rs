@@ -11,6 +11,7 @@ use std::time::Duration;
 use base::NodeId;
 use bytes::Bytes;
 use futures_util::Stream;
+use futures_util::future::select_ok;
 use futures_util::stream::BoxStream;
 use mesh::{Connection, Links, MeshError, Receiver, Sender};
 use openraft::error::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
@@ -31,6 +32,13 @@ use super::protocol::{Answer, RaftAsked, RaftQuestion};
 use super::types::{Place, Snapshot, Types, Vote};
 
 type Failed = RPCError<Types>;
+
+/// How often a leader says who shall lead, and how long after one another. Who hands over is often slow, and its packets get
+/// lost; a member that lacks entries waits for them as long as an election, and needs telling again.
+const ORDERS: u32 = 4;
+const BETWEEN_ORDERS: Duration = Duration::from_millis(250);
+/// How long an order may be on its way.
+const ORDER_TIME: Duration = Duration::from_secs(4);
 
 /// Makes clients of members.
 #[derive(Clone, Debug)]
@@ -93,7 +101,7 @@ impl RaftNetworkFactory<Types> for Network {
 }
 
 /// A client of one member.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Peer {
     network: Network,
     target: u64,
@@ -124,14 +132,14 @@ impl Peer {
         &self,
         question: RaftQuestion,
         action: RPCTypes,
-        option: &RPCOption,
+        time: Duration,
     ) -> Result<T, Failed> {
         let asking = async {
             let (mut sender, mut receiver) = self.open(question).await?;
             sender.finish()?;
             receiver.expect::<Answer<T>>(Kind::RPC_REPLY).await
         };
-        self.within(option.hard_ttl(), action, asking).await?.map_err(remote)
+        self.within(time, action, asking).await?.map_err(remote)
     }
 
     async fn within<T>(
@@ -149,6 +157,21 @@ impl Peer {
 
     const fn late(&self, action: RPCTypes, timeout: Duration) -> Failed {
         RPCError::Timeout(Timeout { action, id: self.network.me.0, target: self.target, timeout })
+    }
+
+    /// Says who shall lead until the member agrees, whatever becomes of single orders; it takes the first alone.
+    async fn order(self, request: TransferLeaderRequest<Types>) -> Result<(), Failed> {
+        let order = |nth: u32| {
+            let (peer, request) = (&self, request.clone());
+            Box::pin(async move {
+                peer.network.host.sleep(BETWEEN_ORDERS * nth).await;
+                let question = RaftQuestion::Transfer(request);
+                let agreed: TransferLeaderResponse<Types> =
+                    peer.ask(question, RPCTypes::TransferLeader, ORDER_TIME).await?;
+                agreed.map_err(|refused| remote(refused.to_string()))
+            })
+        };
+        select_ok((0..ORDERS).map(order)).await.map(|(agreed, _others)| agreed)
     }
 
     async fn send_snapshot(
@@ -206,7 +229,7 @@ impl RaftNetworkV2<Types> for Peer {
         rpc: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, Failed> {
-        self.ask(RaftQuestion::Vote(rpc), RPCTypes::Vote, &option).await
+        self.ask(RaftQuestion::Vote(rpc), RPCTypes::Vote, option.hard_ttl()).await
     }
 
     async fn pre_vote(
@@ -214,7 +237,7 @@ impl RaftNetworkV2<Types> for Peer {
         rpc: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, Failed> {
-        self.ask(RaftQuestion::PreVote(rpc), RPCTypes::Vote, &option).await
+        self.ask(RaftQuestion::PreVote(rpc), RPCTypes::Vote, option.hard_ttl()).await
     }
 
     async fn full_snapshot(
@@ -236,9 +259,12 @@ impl RaftNetworkV2<Types> for Peer {
     async fn transfer_leader(
         &mut self,
         request: TransferLeaderRequest<Types>,
-        option: RPCOption,
+        _option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types>, Failed> {
-        self.ask(RaftQuestion::Transfer(request), RPCTypes::TransferLeader, &option).await
+        // Orders go on when nobody waits for their answers any more.
+        let ordering = self.network.host.spawn("raft-order", self.clone().order(request));
+        let agreed = ordering.await.unwrap_or_else(|_gone| Err(remote("the node is closing".to_owned())));
+        agreed.map(Ok)
     }
 }
 
