@@ -2,6 +2,7 @@
 //! are namespaces, the release binary and a link emulator. What cannot be done here is left out and told.
 
 mod actor;
+mod clocks;
 mod ground;
 mod links;
 mod log;
@@ -158,7 +159,9 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
     let builds = Builds { portolan, next };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(RealError::Runtime)?;
-    let (schedule, skipped) = possible(schedule, how.ground, how.next.is_some());
+    let clocks = clocks::library();
+    let can = Can { ground: how.ground, upgrade: how.next.is_some(), step_clocks: clocks.is_some() };
+    let (schedule, skipped) = possible(schedule, &can);
     let logs = how.out.join("real").join(format!("{}-{}", schedule.scenario, schedule.seed));
     let file = |path: &Path| {
         let path = path.display().to_string();
@@ -171,7 +174,7 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
     let root = std::fs::canonicalize(&scratch.0).map_err(file(&scratch.0))?;
     let (evidence, lateness, took) = runtime.block_on(async {
         let host = Host::real();
-        let run = Run { host: &host, ground: how.ground, scenario, schedule: &schedule, logs: &logs };
+        let run = Run { host: &host, ground: how.ground, scenario, schedule: &schedule, logs: &logs, clocks };
         run.run(&root, builds).await
     })?;
     Ok(Outcome {
@@ -186,12 +189,19 @@ pub fn play(scenario: &Scenario, schedule: &Schedule, how: &How) -> Result<Outco
     })
 }
 
+/// What can be done to nodes here.
+struct Can {
+    ground: Ground,
+    upgrade: bool,
+    step_clocks: bool,
+}
+
 /// A schedule without the faults that cannot be struck here, and which those are.
-fn possible(schedule: &Schedule, ground: Ground, has_next: bool) -> (Schedule, Vec<String>) {
+fn possible(schedule: &Schedule, can: &Can) -> (Schedule, Vec<String>) {
     let mut possible = schedule.clone();
     let mut skipped =
         vec!["counts of nodes' tasks: no one outside can tell (open files are compared instead)".to_owned()];
-    if ground == Ground::Loopback {
+    if can.ground == Ground::Loopback {
         skipped.push(
             "not root: machines are addresses of the loopback device; what links lose of streams comes later, and calls \
              from edges to model servers meet no link"
@@ -200,15 +210,18 @@ fn possible(schedule: &Schedule, ground: Ground, has_next: bool) -> (Schedule, V
     }
     possible.faults.retain(|dated| {
         let why = match &dated.fault {
-            Fault::ClockStep { .. } | Fault::ClockSkew { .. } => "all real nodes share the machine's clock",
+            Fault::ClockStep { .. } if !can.step_clocks => {
+                "the library that steps clocks is not beside this program; run it where it was built"
+            }
+            Fault::ClockSkew { .. } => "the clocks of real nodes step, and run as fast as the machine's",
             Fault::Disk { how: DiskFault::Slow | DiskFault::Fails | DiskFault::Lies, .. } => {
                 "a real disk can only be full"
             }
-            Fault::Upgrade { .. } | Fault::RaiseLevel { .. } if !has_next => {
+            Fault::Upgrade { .. } | Fault::RaiseLevel { .. } if !can.upgrade => {
                 "there is one binary; --next names one built with `--features next-level`"
             }
             Fault::Slow { .. } => "all real nodes share the machine's processors",
-            Fault::Disk { how: DiskFault::Full, .. } if ground == Ground::Loopback => {
+            Fault::Disk { how: DiskFault::Full, .. } if can.ground == Ground::Loopback => {
                 "a disk that can be full needs root"
             }
             Fault::PowerOff { .. } | Fault::LoseRegion { .. } => {
@@ -219,6 +232,7 @@ fn possible(schedule: &Schedule, ground: Ground, has_next: bool) -> (Schedule, V
                 return true;
             }
             Fault::Disk { how: DiskFault::Full, .. }
+            | Fault::ClockStep { .. }
             | Fault::Crash { .. }
             | Fault::Pause { .. }
             | Fault::Partition { .. }
@@ -243,6 +257,8 @@ struct Run<'a> {
     scenario: &'a Scenario,
     schedule: &'a Schedule,
     logs: &'a Path,
+    /// The library that steps clocks.
+    clocks: Option<PathBuf>,
 }
 
 impl Run<'_> {
@@ -268,6 +284,10 @@ impl Run<'_> {
         if self.schedule.faults.iter().any(|dated| is_full(&dated.fault)) {
             guard.0.small_disks(SMALL_MIB)?;
         }
+        if let Some(library) = self.clocks.clone().filter(|_library| self.steps_clocks()) {
+            let file = |source| RealError::File { path: root.display().to_string(), source };
+            guard.0.step_clocks(library, root).map_err(file)?;
+        }
         provisions.lay_out(&plan, &directory, &seats)?;
         let credentials = provisions.enrol("operator", "operator/eu/operator")?;
         for name in &first {
@@ -287,6 +307,10 @@ impl Run<'_> {
         let took = ground.now().since(Mono::ZERO);
         let lateness = guard.0.end().ok_or(RealError::LinksEnded)?;
         Ok((evidence, lateness, took))
+    }
+
+    fn steps_clocks(&self) -> bool {
+        self.schedule.faults.iter().any(|dated| matches!(dated.fault, Fault::ClockStep { .. }))
     }
 
     async fn act(
@@ -338,11 +362,12 @@ mod tests {
             [[fault]]\nat = \"5s\"\ndo = \"replace\"\ntarget = \"central-eu\"\n";
         let scenario = Scenario::parse("x.toml", text).unwrap();
         let schedule = Schedule::draw(&scenario, 1);
-        let of = |has_next| {
-            let (possible, skipped) = possible(&schedule, Ground::Namespaces, has_next);
+        let of = |all| {
+            let can = Can { ground: Ground::Namespaces, upgrade: all, step_clocks: all };
+            let (possible, skipped) = possible(&schedule, &can);
             (possible.faults.iter().map(|dated| dated.at).collect::<Vec<_>>(), skipped)
         };
-        assert_eq!(of(true).0, [3_000, 4_000, 5_000]);
+        assert_eq!(of(true).0, [1_000, 3_000, 4_000, 5_000]);
         let (possible, skipped) = of(false);
         assert_eq!(possible, [3_000, 5_000]);
         assert!(skipped.iter().any(|said| said.starts_with("clock_step at 1000 ms")), "{skipped:?}");

@@ -1,7 +1,7 @@
 //! A process in a host: started with its log in a file, killed, stopped, let go on. Dropping it kills it, and it dies with
 //! the thread that started it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
@@ -19,7 +19,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Runs `program` in `host`, or in the network of this process; what it says is added to the file `log`.
+    /// Runs `program` in `host`, or in the network of this process; what it says is added to the file `log`. It finds
+    /// `environment` beside what this process has.
     ///
     /// # Errors
     /// [`ChaosError`] when it does not start.
@@ -27,6 +28,7 @@ impl Process {
         host: Option<&Namespace>,
         program: &Path,
         arguments: &[&OsStr],
+        environment: &[(&str, OsString)],
         log: &Path,
     ) -> Result<Self, ChaosError> {
         let doing = || format!("starting {}", program.display());
@@ -34,7 +36,13 @@ impl Process {
         let log = OpenOptions::new().create(true).append(true).open(log);
         let log = log.map_err(ChaosError::kernel("opening a log"))?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+        command
+            .args(arguments)
+            .envs(environment.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .process_group(0);
         // SAFETY: between fork and exec only system calls are made, with a descriptor that is open and numbers; nothing
         // is allocated and no lock is taken.
         unsafe {

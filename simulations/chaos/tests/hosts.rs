@@ -30,7 +30,7 @@ fn network(of: &str) -> PathBuf {
 
 fn start(host: &Namespace, log: &Path, arguments: &[&str]) -> Process {
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-    Process::start(Some(host), Path::new("/bin/sh"), &arguments, log).unwrap()
+    Process::start(Some(host), Path::new("/bin/sh"), &arguments, &[], log).unwrap()
 }
 
 fn wait_for<T>(look: impl Fn() -> Option<T>) -> T {

@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn getentropy(buffer: *mut c_void, len: usize) -> c
     unsafe { std::mem::transmute::<*mut c_void, GetEntropy>(GETENTROPY.address())(buffer, len) }
 }
 
-/// `clock_gettime(2)`. Clocks of processor time stay real.
+/// `clock_gettime(2)`. Clocks of processor time stay real; a real wall clock may be stepped.
 ///
 /// # Safety
 /// As in C: `time` points to a writable `timespec`.
@@ -81,7 +81,13 @@ pub(crate) unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut
         return 0;
     }
     // SAFETY: the C library's function has this signature, and the arguments are the caller's.
-    unsafe { std::mem::transmute::<*mut c_void, ClockGetTime>(CLOCK_GETTIME.address())(clock, time) }
+    let told =
+        unsafe { std::mem::transmute::<*mut c_void, ClockGetTime>(CLOCK_GETTIME.address())(clock, time) };
+    // SAFETY: the caller's promise on the pointer; the C library wrote there.
+    if let Some(time) = unsafe { time.as_mut() }.filter(|_time| told == 0) {
+        crate::steps::put_ahead(clock, time);
+    }
+    told
 }
 
 /// `syscall(2)`, through which ring draws its entropy. Six arguments are the most that the kernel takes, and callers

@@ -5,14 +5,17 @@
 //! clocks show simulated time. Every other thread, and everything else that goes through `syscall`, reaches the real
 //! C library. Nothing here allocates or locks: the hooks run inside allocators and thread start-up.
 //!
-//! Only the simulator's executables link this package.
+//! Only the simulator's executables link this package. As a library of its own it is loaded into real processes whose wall
+//! clock shall step.
 
 mod interpose;
 mod random;
+mod steps;
 
 use std::cell::Cell;
 
 pub use random::Random;
+pub use steps::{STEPS, Steps};
 
 thread_local! {
     static STATE: State = const { State::new() };

@@ -13,6 +13,7 @@ use simulation_chaos::{ChaosError, Emulator, Lateness, Process, SmallDisk};
 use simulation_hooks::Random;
 
 use super::actor::{self, Directory};
+use super::clocks::{Clocks, Unstepped};
 use super::links::Links;
 use super::log;
 use super::machines::Machines;
@@ -62,6 +63,7 @@ struct State {
     processes: BTreeMap<String, Process>,
     actors: BTreeMap<String, actor::Process>,
     disks: BTreeMap<String, SmallDisk>,
+    clocks: Option<Clocks>,
     ended: Vec<String>,
     /// Nodes that were asked to end.
     leaving: BTreeSet<String>,
@@ -106,6 +108,12 @@ impl Real {
         Ok(())
     }
 
+    /// Gives nodes clocks that step; those that run keep the machine's until they are started again.
+    pub(super) fn step_clocks(&self, library: PathBuf, root: &Path) -> std::io::Result<()> {
+        self.state.lock().clocks = Some(Clocks::make(library, root, self.nodes.keys())?);
+        Ok(())
+    }
+
     /// Ends everything, and tells how late packets were.
     pub(super) fn end(&self) -> Option<Lateness> {
         let (emulator, processes, actors, disks, machines) = {
@@ -146,7 +154,9 @@ impl Real {
         let arguments: Vec<&OsStr> = std::iter::once(OsStr::new(node.command)).chain(arguments).collect();
         let build = self.builds.next.as_ref().filter(|_next| state.ahead.contains(name));
         let build = build.unwrap_or(&self.builds.portolan);
-        let process = Process::start(machines.namespace(*place), build, &arguments, &node.log)?;
+        let environment = state.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
+        let on = machines.namespace(*place);
+        let process = Process::start(on, build, &arguments, &environment, &node.log)?;
         state.processes.insert(name.to_owned(), process);
         Ok(())
     }
@@ -272,10 +282,13 @@ impl Ground for Real {
         }
     }
 
-    /// Skipped: the schedule of a real run has no such fault.
-    fn step_clock(&self, _name: &str, _by_ms: i64) {}
+    fn step_clock(&self, name: &str, by_ms: i64) {
+        if let Some(clocks) = &mut self.state.lock().clocks {
+            clocks.step(name, by_ms, self.clock.mono());
+        }
+    }
 
-    /// Skipped, as steps are.
+    /// Skipped: the schedule of a real run has no such fault.
     fn speed_clock(&self, _name: &str, _by_ppm: i64) {}
 
     /// Skipped: processes share the machine's processors.
@@ -323,9 +336,12 @@ impl Ground for Real {
     }
 
     fn log(&self) -> Vec<Line> {
+        let state = self.state.lock();
         let read = |(name, node): (&String, &Node)| {
             let text = files::read(&node.log).unwrap_or_default();
-            text.lines().filter_map(|line| log::line(name, self.began, line)).collect::<Vec<_>>()
+            let steps = state.clocks.as_ref().map_or(&[][..], |clocks| clocks.stepped(name));
+            let mut times = Unstepped::new(self.began, steps);
+            text.lines().filter_map(|line| log::line(name, &mut times, line)).collect::<Vec<_>>()
         };
         self.nodes.iter().flat_map(read).collect()
     }

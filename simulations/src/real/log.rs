@@ -1,23 +1,23 @@
 //! Lines of a node's log in JSON, as the evidence keeps lines.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use base::{Mono, WallMs};
 use serde_json::Value;
 use tracing::Level;
 
+use super::clocks::Unstepped;
 use crate::engine::Line;
 
 /// A day, in milliseconds.
 const DAY: u64 = 24 * 3600 * 1000;
 
-/// A line of the node called `machine`, timed since the wall clock showed `began`; `None` for what is no line of a log.
-pub(super) fn line(machine: &str, began: WallMs, text: &str) -> Option<Line> {
+/// A line of the node called `machine`, dated by `times`; `None` for what is no line of a log.
+pub(super) fn line(machine: &str, times: &mut Unstepped<'_>, text: &str) -> Option<Line> {
     let read: Value = serde_json::from_str(text).ok()?;
     let of_day = time_of_day(read.get("timestamp")?.as_str()?)?;
-    // A run is shorter than a day.
-    let since = (DAY + of_day - began.as_millis() % DAY) % DAY;
+    // A run is shorter than half a day, and no clock is set off by more.
+    let since = (of_day + DAY + DAY / 2 - times.began().as_millis() % DAY) % DAY;
+    let since = i64::try_from(since).ok()? - i64::try_from(DAY / 2).ok()?;
     let fields = read.get("fields")?.as_object()?;
     let mut said = fields.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
     for (name, value) in fields.iter().filter(|(name, _)| *name != "message") {
@@ -26,7 +26,7 @@ pub(super) fn line(machine: &str, began: WallMs, text: &str) -> Option<Line> {
         let _infallible = write!(said, " {name}={value}");
     }
     Some(Line {
-        at: Mono::ZERO + Duration::from_millis(since),
+        at: times.at(since),
         machine: machine.to_owned(),
         level: read.get("level")?.as_str()?.parse::<Level>().ok()?,
         text: said,
@@ -45,13 +45,15 @@ fn time_of_day(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use base::WallMs;
+
     use super::*;
 
     #[test]
     fn a_line_reads_as_the_simulator_keeps_it_across_midnight_too() {
         let text = r#"{"timestamp":"2026-11-30T00:00:01.250999Z","level":"INFO","fields":{"message":"configuration in force","epoch":"3"},"target":"edge"}"#;
-        let began = WallMs::from_millis(20 * DAY - 1_000);
-        let line = line("edge-eu", began, text).unwrap();
+        let mut times = Unstepped::new(WallMs::from_millis(20 * DAY - 1_000), &[]);
+        let line = line("edge-eu", &mut times, text).unwrap();
         assert_eq!(line.text, "configuration in force epoch=3");
         assert_eq!(line.at.as_nanos(), 2_250_000_000);
     }
