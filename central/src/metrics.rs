@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use base::{Amount, Epoch, Name, NodeId};
 use central_core::State;
+use egress::{Egress, KeyModelState, KeyState};
 use mesh::Links;
 use prometheus_client::metrics::counter::Counter;
 use seam::{Host, Lock, Stop};
-use telemetry::metrics::{BudgetLevels, CentralMetrics, Exposition};
+use telemetry::metrics::{BudgetLevels, CentralMetrics, Exposition, KeyLevels, KeyMetrics};
 
 use crate::books;
 use crate::consensus::{Consensus, Standing};
@@ -26,6 +27,7 @@ pub(crate) struct Watched {
     pub(crate) sessions: Sessions,
     pub(crate) links: Links,
     pub(crate) usage: Usage,
+    pub(crate) egress: Egress,
 }
 
 /// A node's metrics.
@@ -33,6 +35,8 @@ pub(crate) struct Watched {
 pub(crate) struct Metrics {
     counted: CentralMetrics,
     budgets: Lock<BTreeSet<Name>>,
+    /// Providers and their keys.
+    keys: Lock<BTreeSet<(Name, Name)>>,
     leader: Lock<Option<(u64, NodeId)>>,
 }
 
@@ -44,6 +48,22 @@ impl Metrics {
     /// Counts spans that the collector was too slow for.
     pub(crate) fn spans_dropped(&self) -> Counter {
         self.counted.spans_dropped.clone()
+    }
+
+    /// Counts providers' keys.
+    pub(crate) fn keys(&self) -> KeyMetrics {
+        self.counted.keys.clone()
+    }
+
+    fn look_at_keys(&self, egress: &Egress) {
+        let states = egress.keys();
+        for state in &states {
+            self.counted.keys.set(&state.provider, &state.key, levels(state));
+        }
+        let seen = states.into_iter().map(|state| (state.provider, state.key)).collect();
+        let mut known = self.keys.lock();
+        known.difference(&seen).for_each(|(provider, key)| self.counted.keys.forget(provider, key));
+        *known = seen;
     }
 
     pub(crate) fn receipts(&self, applied: usize) {
@@ -92,8 +112,9 @@ impl Metrics {
     }
 
     async fn look(&self, watched: &Watched) {
-        let Watched { consensus, sessions, links, usage } = watched;
+        let Watched { consensus, sessions, links, usage, egress } = watched;
         self.usage(usage);
+        self.look_at_keys(egress);
         let standing = consensus.standing();
         self.leader(&standing);
         self.counted.term.set(signed(standing.term));
@@ -123,6 +144,15 @@ impl Metrics {
         let mut known = self.budgets.lock();
         known.difference(&seen).for_each(|gone| self.counted.forget_budget(gone));
         *known = seen;
+    }
+}
+
+fn levels(state: &KeyState) -> KeyLevels {
+    let least = |left: fn(&KeyModelState) -> Option<u64>| state.models.iter().filter_map(left).min();
+    KeyLevels {
+        serving: state.suspended.is_none() && state.paced.is_none(),
+        requests: least(|of| of.requests),
+        tokens: least(|of| of.tokens),
     }
 }
 

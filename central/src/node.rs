@@ -181,7 +181,7 @@ impl Node {
         let (sending, until) = Stopper::new();
         let tracer = tracer(host, &config, &credentials.identity(), &metrics, until)?;
         let serving = egress_options(&credentials, &config, host).await?;
-        let egress = Egress::new(host, egress::Options { tracer, ..serving });
+        let egress = Egress::new(host, egress::Options { tracer, keys: metrics.keys(), ..serving });
         let relay = Relay::new(&consensus, &egress, keys.clone());
         let host = host.clone();
         Ok(Self {

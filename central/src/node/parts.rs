@@ -49,6 +49,7 @@ impl Parts {
             ..
         } = node;
         let links = Links::new(endpoint.clone());
+        let egress = relay.egress().clone();
         let sessions = Sessions::new(&host, &consensus, stop.clone());
         let overview = Overview {
             host: host.clone(),
@@ -101,7 +102,7 @@ impl Parts {
                 probes::serve(host.clone(), listener, sessions.clone(), Arc::clone(&metrics), stop.clone());
             others.push(host.spawn("probes", probing).bound());
         }
-        let watched = Watched { consensus, sessions, links, usage };
+        let watched = Watched { consensus, sessions, links, usage, egress };
         others.push(host.spawn("metrics", metrics.watch(host.clone(), watched, stop.clone())).bound());
         let (rotating, until) = (credentials.clone(), stop.clone());
         others.push(host.spawn("credentials", async move { rotating.watch(until).await }).bound());

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base::{ModelName, Mono, Name, Usage};
 use seam::Lock;
-use upstream::{Health, KeyCall, KeyModelStatus, KeyTerms, KeyTicket, Keys, KeysOffer, Quota};
+use telemetry::metrics::{KeyAway, KeyMetrics, KeyResult};
+use upstream::{Away, Health, KeyCall, KeyModelStatus, KeyTerms, KeyTicket, Keys, KeysOffer, Quota};
 
 use crate::Credential;
 use crate::places::Places;
@@ -166,8 +167,20 @@ impl KeyLease {
     }
 
     /// The provider said what is left of the key's limits.
-    pub(crate) fn learn(&self, quota: &Quota, now: Mono) {
-        self.account.run.state.lock().learn(&self.ticket, quota, now);
+    pub(crate) fn learn(&self, quota: &Quota, now: Mono, metrics: &KeyMetrics) {
+        let away = self.account.run.state.lock().learn(&self.ticket, quota, now);
+        self.count(away, metrics);
+    }
+
+    fn count(&self, away: Option<Away>, metrics: &KeyMetrics) {
+        let why = match away {
+            None => return,
+            Some(Away::Paced) => KeyAway::Paced,
+            Some(Away::Spent) => KeyAway::Spent,
+            Some(Away::Suspended) => KeyAway::Suspended,
+            Some(Away::SuspendedForModel) => KeyAway::SuspendedForModel,
+        };
+        metrics.away(&self.account.name, self.name(), why);
     }
 
     pub(crate) fn answered(&self) {
@@ -180,8 +193,10 @@ impl KeyLease {
     }
 
     /// The call ended.
-    pub(crate) fn end(&self, health: Health, now: Mono, draw: u64) {
-        self.account.run.state.lock().end(&self.ticket, health, now, draw);
+    pub(crate) fn end(&self, health: Health, now: Mono, draw: u64, metrics: &KeyMetrics) {
+        let away = self.account.run.state.lock().end(&self.ticket, health, now, draw);
+        self.count(away, metrics);
+        metrics.ended(&self.account.name, self.name(), result(health));
         let (provider, key, model) = (&self.account.name, self.name(), self.ticket.model());
         match health {
             Health::Refused => tracing::warn!(%provider, %key, "the provider refuses a key; it is suspended"),
@@ -191,6 +206,17 @@ impl KeyLease {
             Health::Limited(wait) => tracing::debug!(%provider, %key, ?wait, "a key was limited"),
             Health::Good | Health::Unknown | Health::Failed | Health::Broken | Health::Paced(_) => {}
         }
+    }
+}
+
+const fn result(health: Health) -> KeyResult {
+    match health {
+        Health::Good => KeyResult::Served,
+        Health::Limited(_) => KeyResult::Limited,
+        Health::Refused => KeyResult::Refused,
+        Health::Forbidden | Health::Missing => KeyResult::ModelRefused,
+        Health::Failed | Health::Broken | Health::Paced(_) => KeyResult::Failed,
+        Health::Unknown => KeyResult::Other,
     }
 }
 

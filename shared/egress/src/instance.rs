@@ -262,7 +262,7 @@ impl Lease {
         if let Some(key) = &self.key {
             let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
             let host = &self.shared.host;
-            key.learn(&Quota::read(text, host.wall()), host.now());
+            key.learn(&Quota::read(text, host.wall()), host.now(), &self.shared.options.keys);
         }
     }
 
@@ -303,7 +303,7 @@ impl Drop for Lease {
         match &self.key {
             None => self.shared.serve_line(&self.line),
             Some(key) => {
-                key.end(self.health, now, draw(now));
+                key.end(self.health, now, draw(now), &self.shared.options.keys);
                 key.account().lines().iter().for_each(|line| self.shared.serve_line(line));
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::{ModelName, Mono, Name};
 use seam::{Bound, Host, Lock};
-use telemetry::metrics::QueueMetrics;
+use telemetry::metrics::{KeyMetrics, QueueMetrics};
 use telemetry::trace::Tracer;
 use upstream::{Barred, Bounds, Choice, Terms, choose};
 use wire::call::{CallHead, ServeAt};
@@ -50,6 +50,8 @@ pub struct Options {
     pub waiting: Bounds,
     /// What is counted of those.
     pub queue: QueueMetrics,
+    /// What is counted of providers' keys.
+    pub keys: KeyMetrics,
     /// Where spans go.
     pub tracer: Tracer,
 }
@@ -75,6 +77,7 @@ impl Options {
             warm: 1,
             waiting: Bounds { all: 256, each: 128, ages: Duration::from_secs(10) },
             queue: QueueMetrics::default(),
+            keys: KeyMetrics::default(),
             tracer: Tracer::default(),
         }
     }

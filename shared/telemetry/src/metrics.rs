@@ -5,11 +5,13 @@
 
 mod central;
 mod edge;
+mod keys;
 mod queue;
 mod runtime;
 
 pub use central::{BudgetLevels, CentralMetrics};
 pub use edge::{BudgetGauges, EdgeMetrics, ModelMetrics, Path, TenantMetrics};
+pub use keys::{KeyAway, KeyLevels, KeyMetrics, KeyResult};
 pub use queue::{QueueMetrics, Waits};
 
 use std::fmt;

@@ -62,6 +62,10 @@ metrics! {
     RAFT_LOG_ENTRIES = "portolan_raft_log_entries", "Entries in the log that are not purged";
     SESSIONS = "portolan_edge_sessions", "Edges attached to this node";
     PROPOSAL_SECONDS = "portolan_proposal_seconds", "Time from a proposal to its application, in seconds";
+    KEY_CALLS = "portolan_provider_key_calls", "Calls made with a provider's key, by provider, key and result (served, limited, refused, model: the model was refused to it, failed, other: the caller left or was at fault)";
+    KEY_AWAY = "portolan_provider_key_away", "Times that a provider's key was left alone, by provider, key and why (paced: it was limited; spent: its provider said that nothing is left of a limit; suspended: it was refused; model: one model was refused to it)";
+    KEY_SERVING = "portolan_provider_key_serving", "1 while a provider's key serves, 0 while it is suspended or paced for all models, by provider and key";
+    KEY_LEFT = "portolan_provider_key_left", "What its provider said last to be left of a key's limits, the least of any model, while that is known, by provider, key and unit (requests, tokens)";
     RECEIPTS_APPLIED = "portolan_receipts_applied", "Receipts applied";
     USAGE_HEAD = "portolan_usage_head_index", "Index of the last log entry that this node's usage store knows of";
     USAGE_MISSING = "portolan_usage_missing_entries", "Log entries whose receipts this node's usage store lacks and fetches from other nodes";

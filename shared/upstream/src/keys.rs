@@ -92,6 +92,19 @@ pub enum Barrier {
     Suspended,
 }
 
+/// How a key came to be left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Away {
+    /// It was limited.
+    Paced,
+    /// Its provider said that nothing is left of a limit for one model.
+    Spent,
+    /// Its credential was refused.
+    Suspended,
+    /// A model was refused to it.
+    SuspendedForModel,
+}
+
 /// A call's place at a key. Hand it back with [`Keys::end`], whatever happened.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyTicket {
@@ -219,11 +232,10 @@ impl Keys {
         Some(index)
     }
 
-    /// The provider said what is left of the limits of a call's key for its model.
-    pub fn learn(&mut self, ticket: &KeyTicket, quota: &Quota, now: Mono) {
-        if let Some(key) = self.of(ticket) {
-            key.learn(&ticket.model, quota, now);
-        }
+    /// The provider said what is left of the limits of a call's key for its model. Tells whether the key is left alone
+    /// from now on.
+    pub fn learn(&mut self, ticket: &KeyTicket, quota: &Quota, now: Mono) -> Option<Away> {
+        self.of(ticket)?.learn(&ticket.model, quota, now).then_some(Away::Spent)
     }
 
     /// An answer began: the provider knows the key, though the call goes on.
@@ -241,12 +253,10 @@ impl Keys {
         ticket.tokens = tokens;
     }
 
-    /// A call ended. `draw` is any random number.
-    pub fn end(&mut self, ticket: &KeyTicket, health: Health, now: Mono, draw: u64) {
+    /// A call ended. `draw` is any random number. Tells whether its key is left alone from now on.
+    pub fn end(&mut self, ticket: &KeyTicket, health: Health, now: Mono, draw: u64) -> Option<Away> {
         let last = self.serial;
-        if let Some(key) = self.of(ticket) {
-            key.end(End { ticket, health, now, draw, last });
-        }
+        self.of(ticket)?.end(End { ticket, health, now, draw, last })
     }
 
     /// How each is at `now`.

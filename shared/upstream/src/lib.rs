@@ -18,7 +18,9 @@ mod verdict;
 pub use backoff::{Backoff, retry_after};
 pub use choice::{Choice, choose};
 pub use instance::{Health, Instance, Offer, Ticket};
-pub use keys::{Barred, Barrier, KeyCall, KeyModelStatus, KeyStatus, KeyTerms, KeyTicket, Keys, KeysOffer};
+pub use keys::{
+    Away, Barred, Barrier, KeyCall, KeyModelStatus, KeyStatus, KeyTerms, KeyTicket, Keys, KeysOffer,
+};
 pub use queue::{Bounds, Crowded, Queue, Served, Turn, Waiter};
 pub use quota::{Left, Quota};
 pub use terms::Terms;

@@ -231,6 +231,29 @@ async fn a_key_with_nothing_left_is_not_asked_before_its_limit_is_whole_again() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn ends_of_calls_and_what_leaves_keys_alone_are_counted_by_key() {
+    let net = network::Memory::new();
+    let fake = limiting(&net).await;
+    let metrics = telemetry::metrics::CentralMetrics::new();
+    let egress = Egress::new(&net.host(), Options { keys: metrics.keys.clone(), ..options() });
+    let keys = [key("sk-slow", 9), key("sk-spent", 5), key("sk-good", 1)];
+    egress.install(["m", "broken"].map(|model| of(model, &fake, &keys)).into());
+    for _call in 0..3 {
+        ask(&egress, false).await.unwrap();
+    }
+    let text = metrics.exposition().render(None).unwrap().text;
+    for (what, times) in [
+        (r#"calls_total{provider="vendor",key="sk-slow",result="limited"}"#, 1),
+        (r#"calls_total{provider="vendor",key="sk-spent",result="served"}"#, 1),
+        (r#"calls_total{provider="vendor",key="sk-good",result="served"}"#, 2),
+        (r#"away_total{provider="vendor",key="sk-slow",why="paced"}"#, 1),
+        (r#"away_total{provider="vendor",key="sk-spent",why="spent"}"#, 1),
+    ] {
+        assert!(text.contains(&format!("portolan_provider_key_{what} {times}\n")), "{what} in {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limit_that_is_whole_again_soon_is_waited_for() {
     let net = network::Memory::new();
     let fake = limiting(&net).await;

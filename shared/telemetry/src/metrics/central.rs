@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 use super::edge::signed;
 use super::runtime::Tasks;
-use super::{Exposition, SECONDS, register};
+use super::{Exposition, KeyMetrics, SECONDS, register};
 use crate::names;
 
 type Labels = [(&'static str, String); 1];
@@ -29,6 +29,8 @@ pub struct CentralMetrics {
     budget_debt: Family<Labels, Gauge>,
     budget_stranded: Family<Labels, Gauge>,
     proposal: Histogram,
+    /// What is counted of providers' keys.
+    pub keys: KeyMetrics,
     /// Raft term.
     pub term: Gauge,
     /// 1 on the leader.
@@ -78,6 +80,7 @@ impl CentralMetrics {
             budget_debt: Family::default(),
             budget_stranded: Family::default(),
             proposal: SECONDS(),
+            keys: KeyMetrics::default(),
             term: Gauge::default(),
             is_leader: Gauge::default(),
             committed: Gauge::default(),
@@ -100,6 +103,7 @@ impl CentralMetrics {
         register(&mut registry, names::BUDGET_GRANTED, &metrics.budget_granted);
         register(&mut registry, names::BUDGET_DEBT, &metrics.budget_debt);
         register(&mut registry, names::BUDGET_STRANDED, &metrics.budget_stranded);
+        metrics.keys.register(&mut registry);
         register(&mut registry, names::PROPOSAL_SECONDS, &metrics.proposal);
         register(&mut registry, names::RAFT_TERM, &metrics.term);
         register(&mut registry, names::RAFT_LEADER, &metrics.is_leader);

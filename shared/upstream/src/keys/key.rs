@@ -5,7 +5,7 @@ use base::{ModelName, Mono};
 use super::models::{Models, OfModel, Rest};
 use super::state::State;
 use super::{
-    Barred, Barrier, KeyCall, KeyModelStatus, KeyStatus, KeyTerms, KeyTicket, MAX_PACE, SLOWED, WAITED,
+    Away, Barred, Barrier, KeyCall, KeyModelStatus, KeyStatus, KeyTerms, KeyTicket, MAX_PACE, SLOWED, WAITED,
 };
 use crate::terms::Paces;
 use crate::{Health, Quota};
@@ -114,8 +114,12 @@ impl Key {
         self.paces.settle(ticket.tokens, tokens, ticket.free);
     }
 
-    pub(super) fn learn(&mut self, model: &ModelName, quota: &Quota, now: Mono) {
+    /// Whether nothing is left from now on.
+    pub(super) fn learn(&mut self, model: &ModelName, quota: &Quota, now: Mono) -> bool {
+        let spent = |known: &Known| known.models.get(model).and_then(|of| of.spent(0, now)).is_some();
+        let before = spent(&self.known);
         self.known.models.learn(model, quota, now);
+        !before && spent(&self.known)
     }
 
     /// An answer of the call `serial` began.
@@ -125,9 +129,15 @@ impl Key {
         self.known.models.change(&ticket.model, |state| state.answered(ticket.serial));
     }
 
-    pub(super) fn end(&mut self, end: End<'_>) {
+    /// Whether it is left alone from now on.
+    pub(super) fn end(&mut self, end: End<'_>) -> Option<Away> {
         self.outstanding = self.outstanding.saturating_sub(1);
+        let (model, now) = (&end.ticket.model, end.now);
+        let before = self.known.away(model);
         self.known.end(end);
+        let after = self.known.away(model).into_iter().zip(before);
+        let mut begun = after.filter(|((_why, until), (_, was))| until > was && *until > now);
+        begun.next().map(|((why, _until), _was)| why)
     }
 
     pub(super) fn status(&self, now: Mono) -> KeyStatus {
@@ -155,6 +165,13 @@ impl Known {
     fn new() -> Self {
         let slowed = Slowed { rounds: 0, after: 0 };
         Self { from: Mono::ZERO, state: State::Known, slowed, doubted: false, models: Models::default() }
+    }
+
+    /// Until when it is away, and why, the weightiest first.
+    fn away(&self, model: &ModelName) -> [(Away, Mono); 3] {
+        let until = |state: State| state.suspended().unwrap_or(Mono::ZERO);
+        let of = self.models.get(model).map_or(Mono::ZERO, |of| until(of.state));
+        [(Away::Suspended, until(self.state)), (Away::SuspendedForModel, of), (Away::Paced, self.from)]
     }
 
     /// The key served a call.

@@ -116,7 +116,9 @@ fn a_limit_without_a_time_slows_its_key_twice_as_long_each_time_until_it_serves(
     let paced = |ms| KeysOffer::Barred(Barred { until: at(ms), why: Barrier::Paced });
     // Calls that were under way together are limited together.
     let tickets: Vec<_> = (0..4).map(|_call| take(&mut keys, 0, &[], at(0), 0).unwrap()).collect();
-    tickets.iter().for_each(|ticket| keys.end(ticket, Health::Limited(None), at(0), 0));
+    for ticket in &tickets {
+        keys.end(ticket, Health::Limited(None), at(0), 0);
+    }
     assert_eq!(offer(&keys, 0, &[], at(0)), paced(1_000));
     call(&mut keys, at(1_000), Health::Limited(None));
     assert_eq!(offer(&keys, 0, &[], at(1_000)), paced(3_000));
@@ -185,6 +187,27 @@ fn two_models_forbidden_in_a_row_suspend_a_key_for_all_and_a_success_between_the
     call_of("m", &mut keys, at(0), Health::Missing);
     call_of("n", &mut keys, at(0), Health::Missing);
     assert_eq!(away(&keys), None);
+}
+
+#[test]
+fn what_leaves_a_key_alone_is_told_once() {
+    let mut keys = Keys::new(&terms(&[("a", 1)]));
+    let mut end = |now, health| {
+        let tickets = [(); 2].map(|()| take(&mut keys, 0, &[], at(now), 0));
+        tickets.map(|ticket| keys.end(&ticket?, health, at(now), 0))
+    };
+    assert_eq!(end(0, Health::Limited(None)), [Some(Away::Paced), None]);
+    assert_eq!(end(10_000, Health::Forbidden), [Some(Away::SuspendedForModel), None]);
+    // As a probe, one call at a time.
+    assert_eq!(end(20_000, Health::Missing), [Some(Away::SuspendedForModel), None]);
+    assert_eq!(end(60_000, Health::Good), [None, None]);
+    assert_eq!(end(60_000, Health::Refused), [Some(Away::Suspended), None]);
+    assert_eq!(end(70_000, Health::Unknown), [None, None]);
+    assert_eq!(end(70_000, Health::Refused), [Some(Away::Suspended), None]);
+    let mut keys = two();
+    let ticket = take(&mut keys, 0, &[], at(0), 0).unwrap();
+    let told = [(1, 0), (0, 0), (0, 1)].map(|(left, ms)| keys.learn(&ticket, &says(left, 9, 1_000), at(ms)));
+    assert_eq!(told, [None, Some(Away::Spent), None]);
 }
 
 fn says(requests: u64, tokens: u64, reset_ms: u64) -> Quota {
@@ -330,7 +353,9 @@ proptest! {
             };
             keys.end(&open.remove(0), health, now, draw);
         }
-        open.drain(..).for_each(|ticket| keys.end(&ticket, Health::Unknown, now, 0));
+        for ticket in open {
+            keys.end(&ticket, Health::Unknown, now, 0);
+        }
         now = now + SUSPENDED.cap.max(MAX_PACE);
         for of in ["m", "n"] {
             let mut served: Vec<_> = (0..6).map(|_call| call_of(of, &mut keys, now, Health::Good)).collect();
