@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a helper's failure is the test's failure")]
 #![expect(clippy::indexing_slicing, reason = "a missing field is the test's failure")]
 
+use seam::Host;
 use serde_json::{Value, json};
 use tests::client::{Answer, post};
 use tests::configure::Story;
+use tests::faulty::Faulty;
 use tests::mesh::Mesh;
 use tests::until::until;
 
@@ -196,6 +198,55 @@ async fn a_soft_budget_warns_then_makes_calls_cheaper_then_refuses() {
         (paid == served && books["balanced"] == true).then_some(())
     })
     .await;
+}
+
+/// Whichever edge calls and whichever central node relays: the account has one rate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_providers_limits_are_held_over_all_edges() {
+    let mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
+    let provider = Faulty::start().await;
+    let story = Story::new("account")
+        .with(&format!(
+            "providers: [{{name: shared, base_url: \"{}\", credential: sk-shared, limits: {{requests_per_min: 30}}}}]",
+            provider.url()
+        ))
+        .with("models: [{name: either, price: {input: 0, output: 0}, context: 8192, output_cap: 64, provider: shared}]");
+    story.apply(&mesh);
+    let host = Host::real();
+    let begun = host.now();
+    let (mut served, mut refused) = (0_u64, Vec::new());
+    let ask = json!({"model": "either", "messages": [{"role": "user", "content": "One word, please."}]})
+        .to_string();
+    let regions = ["eu", "us", "ap"];
+    let (client, key) = (mesh.client(), story.key());
+    for region in regions.iter().cycle().take(60) {
+        let url = mesh.plain(region);
+        let answer = until("credit is there", async || {
+            let answer = client.post(&url, "/v1/chat/completions", &key, ask.clone()).await.ok()?;
+            // Another edge takes the configuration a moment later.
+            (![401, 404, 503].contains(&answer.status.as_u16())).then_some(answer)
+        })
+        .await;
+        match answer.status.as_u16() {
+            200 => served += 1,
+            _refused => refused.push(answer),
+        }
+    }
+    // A fifth at once, and the other four as time passes.
+    let earned = host.now().since(begun).as_secs() * 24 / 60 + 1;
+    assert!(
+        (1..=6 + earned).contains(&served),
+        "{served} served, at most {} were there; {:?}",
+        6 + earned,
+        refused.first()
+    );
+    let first = refused.first().unwrap();
+    assert_eq!((first.status.as_u16(), first.code()), (429, "rate_limited".to_owned()));
+    assert!(said(first).contains("shared.requests_per_min"), "{}", said(first));
+    assert!(first.headers.contains_key("retry-after"));
+    let got = mesh.operate(&["get", "providers", "shared"]).unwrap();
+    assert!(got.contains("requests_per_min") && got.contains("30"), "{got}");
+    assert!(mesh.operate(&["budgets"]).unwrap().contains("shared.requests_per_min"));
 }
 
 struct Asking<'a> {

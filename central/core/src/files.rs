@@ -4,6 +4,7 @@
 //! become hashes here and are kept nowhere; credentials of providers are handed on to be sealed. Files are text that
 //! somebody already read; nothing here opens one.
 
+pub(crate) mod accounts;
 mod budgets;
 mod export;
 mod models;
@@ -17,7 +18,7 @@ use std::fmt;
 use base::KeyHash;
 use serde::{Deserialize, Serialize};
 use settings::{Fault, Fields, Node, Value};
-use wire::catalog::{Catalog, Object, ObjectId};
+use wire::catalog::{Budget, Catalog, Object, ObjectId};
 
 use crate::KeyOf;
 use crate::catalog::Problem;
@@ -126,6 +127,8 @@ struct Extra<'a> {
     revoked: &'a BTreeSet<KeyHash>,
     hash: &'a dyn Fn(&[u8]) -> KeyHash,
     credentials: &'a mut Vec<Credential>,
+    /// Budgets that the object has beside it.
+    budgets: Vec<Budget>,
 }
 
 const LISTS: [(&str, ReadObject); 8] = [
@@ -171,8 +174,10 @@ impl Reading<'_> {
             revoked: self.revoked,
             hash: self.hash,
             credentials: &mut self.parsed.credentials,
+            budgets: Vec::new(),
         };
         let object = read(&mut fields, &mut extra);
+        let budgets = extra.budgets;
         fields.finish();
         let Some(object) = object else { return };
         let origin =
@@ -190,8 +195,10 @@ impl Reading<'_> {
                 faults.push(item.fault(what));
             }
             None => {
-                self.parsed.origins.insert(object.id(), origin);
-                self.parsed.objects.push(object);
+                for object in [object].into_iter().chain(budgets.into_iter().map(Object::Budget)) {
+                    self.parsed.origins.insert(object.id(), origin.clone());
+                    self.parsed.objects.push(object);
+                }
             }
         }
     }

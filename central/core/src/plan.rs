@@ -13,7 +13,7 @@ use wire::catalog::{Catalog, Change, Object, ObjectId, Scope};
 
 use crate::KeyOf;
 use crate::catalog::{changes, check, unsealed};
-use crate::files::{Credential, Parsed, export_object};
+use crate::files::{Credential, Parsed, accounts, export_object};
 
 /// What files would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +89,12 @@ pub struct Known {
 pub fn resolve(current: &Catalog, parsed: Parsed, prune: bool, known: &Known) -> Resolved {
     let mut next =
         if prune { Catalog { epoch: current.epoch, ..Catalog::default() } } else { current.clone() };
+    // A provider's limits are as its file says: one that it leaves out goes.
+    for object in &parsed.objects {
+        if let Object::Provider(provider) = object {
+            accounts::budgets_of(&provider.name).for_each(|id| next.apply(Change::Remove(id)));
+        }
+    }
     for object in &parsed.objects {
         next.apply(Change::Put(object.clone()));
     }

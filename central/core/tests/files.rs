@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 
-use base::{KeyHash, NanoUsd, Price, PriceVersion, Rates, Tier, Tokens, WallMs};
+use base::{KeyHash, NanoUsd, Price, PriceVersion, Rates, Tier, Tokens, Unit, WallMs};
 use central_core::KeyOf;
 use central_core::files::{self, Parsed, Source};
 use central_core::plan::{Known, Resolved, resolve};
 use proptest::prelude::*;
 use settings::Fault;
-use wire::catalog::{Catalog, Change, Object, Scope};
+use wire::catalog::{Catalog, Change, Object, ObjectId, Scope, Window};
 
 const GOOD: &str = include_str!("files/good.yaml");
 
@@ -91,6 +91,39 @@ fn a_key_keeps_the_credential_that_is_sealed_and_a_new_one_needs_its_own() {
     assert_eq!(secrets, expected);
     let catalog = applied(&Catalog::default(), GOOD);
     assert!(!files::export(&catalog).to_string().contains("sk-vendor"));
+}
+
+/// What a provider's account may have is counted over all edges, as a budget is.
+#[test]
+fn a_providers_limits_are_budgets_that_come_and_go_with_them() {
+    let catalog = applied(&Catalog::default(), GOOD);
+    let budget = &catalog.budgets["vendor.tokens_per_min"];
+    let of = (&budget.scope, budget.unit, budget.window, budget.limit.0);
+    let vendor = Scope::Provider("vendor".parse().unwrap());
+    assert_eq!(of, (&vendor, Unit::Tokens, Window::Rolling { seconds: 60 }, 90_000));
+    let shown = files::export(&catalog);
+    let providers = shown["providers"].as_array().unwrap();
+    let vendor = providers.iter().find(|provider| provider["name"] == "vendor").unwrap();
+    assert_eq!(vendor["limits"], serde_json::json!({"requests_per_min": 600, "tokens_per_min": 90_000}));
+    assert!(!shown["budgets"].to_string().contains("per_min"), "{shown}");
+    let fewer = GOOD
+        .replace("limits: {requests_per_min: 600, tokens_per_min: 90000}", "limits: {requests_per_min: 60}");
+    // Whether or not objects that no file mentions go.
+    for prune in [false, true] {
+        let changes = resolved(&catalog, &fewer, prune).changes;
+        let gone = Change::Remove(ObjectId::Budget("vendor.tokens_per_min".parse().unwrap()));
+        assert!(changes.len() == 2 && changes.contains(&gone), "{changes:?}");
+    }
+    let kept = resolved(&catalog, "tenants: [{name: other}]", false);
+    assert_eq!(kept.changes.len(), 1);
+    let taken = "budgets: [{name: x.tokens_per_min, provider: vendor, unit: tokens, window: day, limit: 1}]";
+    let faults = faults(&catalog, taken);
+    assert!(faults.len() == 1 && faults[0].contains("kept for a limit of a provider"), "{faults:?}");
+    let long = format!(
+        "providers: [{{name: {}, base_url: 'https://v.example', limits: {{requests_per_min: 1}}}}]",
+        "v".repeat(47)
+    );
+    assert!(read(&catalog, &[source(&long)]).unwrap_err()[0].what.contains("46 characters"));
 }
 
 #[test]

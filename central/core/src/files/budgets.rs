@@ -5,7 +5,7 @@ use settings::{Fields, Value, decimal, flag, number, text, whole, word};
 use wire::calendar::Zone;
 use wire::catalog::{Action, Budget, Mode, Object, Scope, Threshold, Window};
 
-use super::{Extra, zones};
+use super::{Extra, accounts, zones};
 
 /// Horizon when a budget names none: a minute without central, at little stranding (`docs/decisions`).
 const HORIZON_MS: u32 = 60_000;
@@ -13,7 +13,7 @@ const HORIZON_MS: u32 = 60_000;
 const LONGEST_ROLL_S: u32 = 366 * 86_400;
 
 pub(super) fn budget(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Option<Object> {
-    let name = fields.required("name", word);
+    let name = fields.required("name", unreserved);
     let scope = scope(fields);
     let unit = fields.required("unit", unit);
     let window = fields.required("window", window);
@@ -75,6 +75,16 @@ fn scope(fields: &mut Fields<'_, '_>) -> Option<Scope> {
             None
         }
     }
+}
+
+fn unreserved(value: &Value) -> Result<Name, String> {
+    let name = word(value)?;
+    if accounts::is_reserved(&name) {
+        return Err(format!(
+            "{name:?} is kept for a limit of a provider; say it as `limits` there, or take another name"
+        ));
+    }
+    Ok(name)
 }
 
 fn is_user(value: &Value) -> Result<bool, String> {

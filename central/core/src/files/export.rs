@@ -11,16 +11,19 @@ use wire::catalog::{
     Replica, Route, Scope, Strategy, Tenant, Threshold, Window,
 };
 
-use super::prices;
+use super::{accounts, prices};
 
 /// The whole configuration, as one file.
 #[must_use]
 pub fn export(catalog: &Catalog) -> Value {
     let mut file = Map::new();
-    for one in catalog.objects() {
+    for one in catalog.objects().filter(|one| !accounts::is_limit(one)) {
         let list = file.entry(list_of(&one)).or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(items) = list {
-            items.push(object(&one));
+            items.push(match &one {
+                Object::Provider(provider) => with_limits(catalog, provider, object(&one)),
+                _other => object(&one),
+            });
         }
     }
     Value::Object(file)
@@ -110,6 +113,14 @@ fn provider_form(provider: &Provider) -> Value {
         "base_url": provider.base_url,
         "keys": (!provider.keys.is_empty()).then(|| provider.keys.iter().map(provider_key_form).collect::<Vec<_>>()),
     })
+}
+
+fn with_limits(catalog: &Catalog, provider: &Provider, mut form: Value) -> Value {
+    if let (Value::Object(fields), limits @ Value::Object(_)) = (&mut form, accounts::form(catalog, provider))
+    {
+        fields.insert("limits".to_owned(), limits);
+    }
+    form
 }
 
 fn provider_key_form(key: &ProviderKey) -> Value {

@@ -8,7 +8,7 @@ use wire::catalog::{
 };
 
 use super::principals::limits;
-use super::{Credential, Extra, prices};
+use super::{Credential, Extra, accounts, prices};
 use crate::KeyOf;
 
 pub(super) fn provider(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Option<Object> {
@@ -17,6 +17,7 @@ pub(super) fn provider(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Op
     let base_url = fields.required("base_url", text);
     let credential = fields.optional("credential", credential);
     let keys = fields.mappings("keys", provider_key);
+    let limits = accounts::read(fields, name.as_ref());
     if matches!(credential, Some(Some(_))) && keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
         fields.at_fault(
             "credential",
@@ -25,6 +26,7 @@ pub(super) fn provider(fields: &mut Fields<'_, '_>, extra: &mut Extra<'_>) -> Op
         return None;
     }
     let (provider, credential) = (name?, credential?);
+    extra.budgets.extend(limits?);
     let unnamed = credential.map(|secret| (DEFAULT_KEY.parse().ok(), secret));
     let (keys, secrets): (Vec<_>, Vec<_>) = keys?.into_iter().unzip();
     let named = keys.iter().map(|key: &ProviderKey| Some(key.name.clone())).zip(secrets);
