@@ -5,18 +5,18 @@ use std::mem;
 
 use base::Tokens;
 
-use crate::Tokenizer;
+use crate::tokenizer::Id;
 
 /// A cryptographic digest of a text: two texts never share one, not even on purpose.
 pub type Digest = [u8; 32];
 
-/// Counts of texts, by tokenizer and digest. Two halves: when the newer one is full it becomes the older one, whose counts
+/// Counts of texts, by tokenizer, in its version, and digest. Two halves: when the newer one is full it becomes the older one, whose counts
 /// are forgotten; a count that is asked for moves to the newer one. What is asked for stays, and memory is bounded.
 #[derive(Debug)]
 pub struct Counts {
     half: usize,
-    newer: BTreeMap<(Tokenizer, Digest), Tokens>,
-    older: BTreeMap<(Tokenizer, Digest), Tokens>,
+    newer: BTreeMap<(Id, Digest), Tokens>,
+    older: BTreeMap<(Id, Digest), Tokens>,
 }
 
 impl Counts {
@@ -27,7 +27,7 @@ impl Counts {
     }
 
     /// The count of the text with this digest, if it is remembered.
-    pub fn find(&mut self, tokenizer: Tokenizer, digest: &Digest) -> Option<Tokens> {
+    pub fn find(&mut self, tokenizer: Id, digest: &Digest) -> Option<Tokens> {
         let key = (tokenizer, *digest);
         if let Some(known) = self.newer.get(&key) {
             return Some(*known);
@@ -38,7 +38,7 @@ impl Counts {
     }
 
     /// Remembers a count.
-    pub fn remember(&mut self, tokenizer: Tokenizer, digest: Digest, count: Tokens) {
+    pub fn remember(&mut self, tokenizer: Id, digest: Digest, count: Tokens) {
         if self.newer.len() >= self.half {
             self.older = mem::take(&mut self.newer);
         }
@@ -70,16 +70,12 @@ mod tests {
     fn what_is_asked_for_stays_and_what_is_not_goes() {
         let mut counts = Counts::of(4);
         for n in 0..100 {
-            counts.remember(Tokenizer::O200kBase, digest(n), Tokens(n.into()));
-            assert_eq!(counts.find(Tokenizer::O200kBase, &digest(0)), Some(Tokens(0)), "{n}");
+            counts.remember(Id::O200kBase, digest(n), Tokens(n.into()));
+            assert_eq!(counts.find(Id::O200kBase, &digest(0)), Some(Tokens(0)), "{n}");
         }
-        assert_eq!(counts.find(Tokenizer::O200kBase, &digest(50)), None);
-        assert_eq!(
-            counts.find(Tokenizer::Cl100kBase, &digest(0)),
-            None,
-            "another tokenizer counts otherwise"
-        );
-        assert_eq!(Counts::of(0).find(Tokenizer::O200kBase, &digest(0)), None);
+        assert_eq!(counts.find(Id::O200kBase, &digest(50)), None);
+        assert_eq!(counts.find(Id::Cl100kBase, &digest(0)), None, "another tokenizer counts otherwise");
+        assert_eq!(Counts::of(0).find(Id::O200kBase, &digest(0)), None);
     }
 
     proptest! {
@@ -89,9 +85,9 @@ mod tests {
             let mut counts = Counts::of(most);
             for text in texts {
                 let told = Tokens(u64::from(text) * 3);
-                match counts.find(Tokenizer::O200kBase, &digest(text)) {
+                match counts.find(Id::O200kBase, &digest(text)) {
                     Some(known) => prop_assert_eq!(known, told),
-                    None => counts.remember(Tokenizer::O200kBase, digest(text), told),
+                    None => counts.remember(Id::O200kBase, digest(text), told),
                 }
                 prop_assert!(counts.len() <= most);
             }

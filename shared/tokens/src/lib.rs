@@ -6,8 +6,12 @@
 
 mod counts;
 pub mod estimate;
+mod file;
+mod reference;
 mod tokenizer;
 
 pub use counts::{Counts, Digest};
 pub use estimate::Estimate;
-pub use tokenizer::Tokenizer;
+pub use file::{Unusable, Vocabulary};
+pub use reference::{BadReference, Reference};
+pub use tokenizer::{Id, Tokenizer};

@@ -1,46 +1,115 @@
-//! Tokenizers whose vocabulary is part of this build. A name stands for one vocabulary for good, so that it is its
-//! version, too.
+//! Tokenizers: those whose vocabulary is part of this build, and those that are read from a file. A name of the former
+//! stands for one vocabulary for good, so that it is its version, too; of the latter the file's digest is.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
 
 use base::Tokens;
 
-/// A tokenizer that counts exactly. Text that looks like a special token is counted as the text that it is, which is never
-/// fewer tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+use crate::Digest;
+use crate::file::Vocabulary;
+
+/// A tokenizer that counts exactly. Cheap to clone. Text that looks like a special token is counted as the text that it is,
+/// which is never fewer tokens.
+#[derive(Clone, Debug)]
 pub enum Tokenizer {
     /// OpenAI's for GPT-3.5 and GPT-4.
     Cl100kBase,
     /// OpenAI's from GPT-4o on.
     O200kBase,
+    /// A model's own, read from its `tokenizer.json`.
+    File(Arc<Vocabulary>),
+}
+
+/// Which tokenizer it is, in its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Id {
+    /// [`Tokenizer::Cl100kBase`].
+    Cl100kBase,
+    /// [`Tokenizer::O200kBase`].
+    O200kBase,
+    /// That of the file with this digest.
+    File(Digest),
 }
 
 impl Tokenizer {
-    /// Every one.
-    pub const ALL: [Self; 2] = [Self::Cl100kBase, Self::O200kBase];
+    /// Every one that this build has.
+    pub const BUILT_IN: [Self; 2] = [Self::Cl100kBase, Self::O200kBase];
 
-    /// The tokenizer of a name; `None`: none that this build knows.
+    /// The tokenizer of a name; `None`: none that this build has.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
+        Self::BUILT_IN.into_iter().find(|known| known.name() == Some(name))
     }
 
-    /// Its name in configuration.
+    /// Its name in configuration, if this build has it.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> Option<&'static str> {
         match self {
-            Self::Cl100kBase => "cl100k_base",
-            Self::O200kBase => "o200k_base",
+            Self::Cl100kBase => Some("cl100k_base"),
+            Self::O200kBase => Some("o200k_base"),
+            Self::File(_) => None,
         }
     }
 
-    /// Counts a text, in time linear in its length. The first count of a process builds the vocabulary: some 0.1 s, and
-    /// 40 MB that stay.
+    /// Which it is.
     #[must_use]
-    pub fn count(self, text: &str) -> Tokens {
+    pub fn id(&self) -> Id {
+        match self {
+            Self::Cl100kBase => Id::Cl100kBase,
+            Self::O200kBase => Id::O200kBase,
+            Self::File(vocabulary) => Id::File(vocabulary.digest()),
+        }
+    }
+
+    /// Counts a text, in time about linear in its length; `None`: it cannot be counted, which only happens to a tokenizer of a
+    /// file. The first count of a process by a tokenizer of this build builds its vocabulary: some 0.1 s, and 40 MB that stay.
+    #[must_use]
+    pub fn count(&self, text: &str) -> Option<Tokens> {
         let vocabulary = match self {
             Self::Cl100kBase => bpe_openai::cl100k_base(),
             Self::O200kBase => bpe_openai::o200k_base(),
+            Self::File(vocabulary) => return vocabulary.count(text),
         };
-        Tokens(u64::try_from(vocabulary.count(text)).unwrap_or(u64::MAX))
+        Some(Tokens(u64::try_from(vocabulary.count(text)).unwrap_or(u64::MAX)))
+    }
+
+    /// Tokens that it puts around each text of its own, such as those that begin and end an input of an embedding.
+    #[must_use]
+    pub fn around(&self) -> Tokens {
+        match self {
+            Self::Cl100kBase | Self::O200kBase => Tokens(0),
+            Self::File(vocabulary) => vocabulary.around(),
+        }
+    }
+
+    /// The most tokens that it may make of one byte; at least 1. More than one where it rewrites texts before it cuts them.
+    #[must_use]
+    pub fn per_byte(&self) -> u64 {
+        match self {
+            Self::Cl100kBase | Self::O200kBase => 1,
+            Self::File(vocabulary) => vocabulary.per_byte(),
+        }
+    }
+}
+
+impl PartialEq for Tokenizer {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for Tokenizer {}
+
+impl PartialOrd for Tokenizer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Tokenizer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.id().cmp(&other.id())
     }
 }
 
@@ -71,8 +140,8 @@ mod tests {
             (include_str!("../texts/json.txt"), 354, 351),
             (include_str!("../texts/mixed.txt"), 292, 258),
         ] {
-            let counted = Tokenizer::ALL.map(|tokenizer| tokenizer.count(text).0);
-            assert_eq!(counted, [cl100k, o200k], "{text:?}");
+            let counted = Tokenizer::BUILT_IN.map(|tokenizer| tokenizer.count(text));
+            assert_eq!(counted, [cl100k, o200k].map(|count| Some(Tokens(count))), "{text:?}");
         }
     }
 
@@ -88,8 +157,8 @@ mod tests {
         /// What holds rest on where no tokenizer is known.
         #[test]
         fn no_text_has_more_tokens_than_bytes(text in ".{0,200}") {
-            for tokenizer in Tokenizer::ALL {
-                prop_assert!(tokenizer.count(&text).0 <= text.len() as u64);
+            for tokenizer in Tokenizer::BUILT_IN {
+                prop_assert!(tokenizer.count(&text).unwrap().0 <= text.len() as u64);
             }
         }
     }
