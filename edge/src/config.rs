@@ -41,6 +41,8 @@ pub struct Config {
     pub traces: Option<Traces>,
     /// PEM file of authorities to trust, besides the public ones, among model servers that speak TLS.
     pub upstream_authorities: Option<PathBuf>,
+    /// Directory of `tokenizer.json` files that models name, each `NAME.json`.
+    pub tokenizers: PathBuf,
     /// How long calls in progress may take to end once the node was asked to stop.
     pub drain: Duration,
     /// How long it serves on after it was asked to stop, while it says that it is not ready.

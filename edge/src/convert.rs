@@ -214,7 +214,7 @@ fn left(timeouts: Timeouts, elapsed: Duration) -> Option<Timeouts> {
 mod tests {
     use edge_core::plan::Offers;
     use proptest::prelude::*;
-    use tokens::Tokenizer;
+    use tokens::{Digest, Tokenizer, Vocabulary};
     use wire::catalog::Catalog;
 
     use super::*;
@@ -240,7 +240,7 @@ mod tests {
         let text = "the pilot walked down to the pier and counted the boats ".repeat(20);
         let sizes = sizes(&format!(r#"[{{"role":"user","content":"{text}"}}]"#)).await;
         let [counted, unknown] = &sizes;
-        let tokens = Tokenizer::O200kBase.count(&text);
+        let tokens = Tokenizer::O200kBase.count(&text).unwrap();
         assert!(unknown.input.unwrap().0 > text.len() as u64);
         assert!(counted.input.unwrap().0 < text.len() as u64 / 2);
         assert!(counted.input.unwrap() > tokens);
@@ -269,7 +269,25 @@ mod tests {
             let messages = format!(r#"[{{"role":"{role}","content":{content}}}]"#);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let [counted, unknown] = runtime.block_on(sizes(&messages)).map(|size| size.input.unwrap());
-            prop_assert!(Tokenizer::O200kBase.count(&said) <= counted && counted <= unknown);
+            prop_assert!(Tokenizer::O200kBase.count(&said).unwrap() <= counted && counted <= unknown);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// The same of a tokenizer of a file, which may make more tokens of a text than it has bytes.
+        #[test]
+        fn a_bound_by_a_file_is_never_below_the_tokens(said in "[a-c 1ü\u{1d160}\u{fb2c}]{0,300}", role in "user|tool") {
+            let plain = serde_json::Value::from(said.as_str()).to_string();
+            let escaped: String = said.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            let tiny = Vocabulary::read(fixtures::TINY_TOKENIZER.as_bytes(), Digest::default()).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            for content in [plain, format!("\"{escaped}\"")] {
+                let messages = format!(r#"[{{"role":"{role}","content":{content}}}]"#);
+                let held = runtime.block_on(size_by_file(&messages)).input.unwrap();
+                prop_assert!(tiny.count(&said).unwrap() <= held, "{held:?}");
+            }
         }
     }
 
@@ -281,13 +299,34 @@ mod tests {
             image_tokens: Some(Tokens(1_000)),
             ..unknown.clone()
         };
-        let mut catalog = Catalog::default();
-        catalog.models.insert(known.name.clone(), known.clone());
-        let offers = Offers::compile(&catalog, &"here".parse().unwrap());
+        let call = counted(&Counting::new(), &known, messages).await;
+        [&known, &unknown].map(|model| call.size(model))
+    }
+
+    /// A call's size at a model whose tokenizer is a file.
+    async fn size_by_file(messages: &str) -> Size {
+        let (counting, dir) = (Counting::new(), tempfile::tempdir().unwrap());
+        let json = Bytes::from_static(fixtures::TINY_TOKENIZER.as_bytes());
+        let file = dir.path().join("tiny.json");
+        seam::write_atomic(Host::real().disk().as_ref(), &file, json).await.unwrap();
+        let plain = fixtures::model("m", "http://127.0.0.1:1");
+        let model = Model { tokenizer: Some("tiny".to_owned()), ..plain };
+        counting.read_files(&Host::real(), dir.path(), &catalog(&model)).await;
+        counted(&counting, &model, messages).await.size(&model)
+    }
+
+    async fn counted(counting: &Counting, model: &Model, messages: &str) -> Call {
+        let offers = Offers::compile(&catalog(model), &"here".parse().unwrap());
         let body = format!(r#"{{"model":"m","messages":{messages}}}"#);
         let mut call = read(Operation::Chat, body.into()).unwrap();
-        call.count(&Counting::new(), &Host::real(), offers.find("m").unwrap()).await;
-        [&known, &unknown].map(|model| call.size(model))
+        call.count(counting, &Host::real(), offers.find("m").unwrap()).await;
+        call
+    }
+
+    fn catalog(model: &Model) -> Catalog {
+        let mut catalog = Catalog::default();
+        catalog.models.insert(model.name.clone(), model.clone());
+        catalog
     }
 
     #[test]

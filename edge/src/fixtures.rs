@@ -50,6 +50,9 @@ pub(crate) fn catalog() -> Catalog {
     catalog
 }
 
+/// A byte-level BPE of 295 tokens that composes characters first.
+pub(crate) const TINY_TOKENIZER: &str = include_str!("../../shared/tokens/fixtures/tiny.json");
+
 /// A model with one replica at `url` in region `here`.
 pub(crate) fn model(name: &str, url: &str) -> Model {
     Model {

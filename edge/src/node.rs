@@ -221,9 +221,9 @@ impl Node {
             leaving: AtomicBool::new(false),
             draining: drain.clone(),
         });
+        keep_tokenizers(&edge, config.tokenizers.clone(), rest.clone());
         let calls = Calls::new();
-        let flowing = flows.watch(host.clone(), config.guard.stall_time, rest.clone());
-        drop(host.spawn("flows", flowing));
+        drop(host.spawn("flows", flows.watch(host.clone(), config.guard.stall_time, rest.clone())));
         let follow = view.clone().follow(host.clone(), identity.node, snapshots, links, rest.clone());
         let serving =
             Serving { egress: egress.clone(), draining: drain.clone(), calls: calls.clone(), refusals };
@@ -251,6 +251,13 @@ impl Node {
             closing,
         })
     }
+}
+
+/// Reads the tokenizers that models name, from files in `dir`.
+fn keep_tokenizers(edge: &Edge, dir: PathBuf, stop: Stop) {
+    let (host, snapshots, metrics) = (edge.host.clone(), edge.snapshots.clone(), edge.metrics.edge().clone());
+    let following = edge.counting.clone().follow(host, dir, snapshots, metrics, stop);
+    drop(edge.host.spawn("tokenizers", following));
 }
 
 fn tracer(

@@ -34,9 +34,19 @@ LLM_NAME=llm-keyed LLM_PORT=18104 "$kit/llm.sh" start
 EMBED_KEY='' "$kit/embed.sh" start
 "$kit/otlp.sh" start
 
+# The open server's tokenizer as a tokenizer.json, for edges. Its GGUF file is read with what the kit makes others with.
+mkdir "$data/tokenizers"
+tokenizer=$data/tokenizers/smollm2.json
+home=${REAL_HOME:-$HOME/.cache/real-peers}
+reader=$home/venv-gguf/bin/python
+if ! { [ -x "$reader" ] && "$reader" tests/real/tokenizer.py "$home/models/smollm2-135m.gguf" >"$tokenizer"; }; then
+    echo "SKIPPED counts by tokenizer.json: the model's file cannot be read"
+    rm -f "$tokenizer"
+fi
+
 echo "-- starting the mesh"
 mkfifo "$data/out"
-"$portolan" up --port 0 --data "$data/mesh" --traces http://127.0.0.1:18192 >"$data/out" 2>"$data/up.log" &
+"$portolan" up --port 0 --data "$data/mesh" --tokenizers "$data/tokenizers" --traces http://127.0.0.1:18192 >"$data/out" 2>"$data/up.log" &
 mesh=$!
 exec 3<"$data/out"
 while IFS= read -r line <&3; do case $line in *Ctrl-C*) break ;; esac; done
@@ -104,6 +114,17 @@ verdict() { # label, whether
         failed=1
     fi
 }
+if [ -f "$tokenizer" ]; then
+    echo "-- counts of the model server itself"
+    for text in shared/tokens/texts/*.txt; do
+        theirs=$(jq -Rs '{content: .}' "$text" | curl -sS http://127.0.0.1:18101/tokenize -d @- | jq '.tokens | length')
+        ours=$("$portolan" config tokenizer "$tokenizer" --count "$text" | awk '/^tokens:/ { print $2 }')
+        verdict "counts $(basename "$text" .txt): ours $ours, the server's $theirs" "$([ "$ours" = "$theirs" ] && echo 0 || echo 1)"
+    done
+    missing=$(curl -sS "$(edge eu plain)/metrics" | awk '/^portolan_tokenizers_missing / { print $2 }')
+    verdict "the edge has the tokenizer" "$([ "$missing" = 0 ] && echo 0 || echo 1)"
+fi
+
 echo "-- traces at a real collector"
 # The spans of a trace from the caller's down, each below the one before; siblings are joined by +.
 spans() { # trace, the caller's span

@@ -402,6 +402,14 @@ pub(crate) enum Config {
         /// The file
         file: PathBuf,
     },
+    /// Check a model's tokenizer.json, and print what models name it by
+    Tokenizer {
+        /// The file, called NAME.json
+        file: PathBuf,
+        /// A text file; its tokens are printed, too
+        #[arg(long, value_name = "TEXT")]
+        count: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -437,6 +445,9 @@ pub(crate) struct Up {
     /// A model of the server; repeat for more. Without, the server is asked
     #[arg(long = "upstream-model", value_name = "NAME", requires = "upstream")]
     pub(crate) upstream_models: Vec<ModelName>,
+    /// A directory of tokenizer.json files, each NAME.json, that models may name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tokenizers: Option<PathBuf>,
     /// Send traces of all calls to an OpenTelemetry collector: the root of its OTLP/HTTP endpoint
     #[arg(long, value_name = "URL")]
     pub(crate) traces: Option<String>,

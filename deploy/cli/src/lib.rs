@@ -13,6 +13,7 @@ mod node;
 mod operator;
 mod out;
 mod pki;
+mod tokenizer;
 mod up;
 
 use std::process::ExitCode;
@@ -60,5 +61,8 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Level { to, reach } => operator::level(to, &reach),
         Command::Members { command } => operator::members(command),
         Command::Config { command: Config::Check { role, file } } => node::check(role, &file),
+        Command::Config { command: Config::Tokenizer { file, count } } => {
+            tokenizer::check(&file, count.as_deref())
+        }
     }
 }

@@ -34,7 +34,8 @@ pub(crate) fn run(arguments: &Up) -> Outcome {
         let mut home = Home::open(&host, arguments.data.as_deref()).await?;
         let layout = Layout::choose(&host, home.path(), arguments.port).await?;
         let upstream = Upstream::of(&host, arguments).await?;
-        let mesh = files::write(&host, &layout, upstream.as_ref(), arguments.traces.as_deref())?;
+        let (tokenizers, traces) = (arguments.tokenizers.as_deref(), arguments.traces.as_deref());
+        let mesh = files::write(&host, &layout, upstream.as_ref(), tokenizers, traces)?;
         let mut children = Children::new(&layout, &mesh)?;
         let plan = Plan { layout: &layout, mesh: &mesh, upstream: upstream.as_ref() };
         let result = serve(&host, &plan, &mut children, &signals.stop).await;

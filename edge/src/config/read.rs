@@ -63,11 +63,14 @@ fn root(fields: &mut Fields<'_, '_>) -> Option<Config> {
     let record = fields.mapping("record", record);
     let traces = fields.mapping("traces", traces);
     let authorities = fields.optional("upstream_authorities", path);
+    let tokenizers = fields.optional("tokenizers", path);
     let drain = fields.or("drain_ms", millis, DRAIN);
     let lame_duck = fields.or("lame_duck_ms", pause, Duration::ZERO);
     let debug = fields.or("debug", flag, true);
+    let data = data?;
     Some(Config {
-        data: data?,
+        tokenizers: tokenizers?.unwrap_or_else(|| data.join("tokenizers")),
+        data,
         central: central?,
         mesh: mesh?,
         ingress: ingress?,

@@ -13,11 +13,13 @@ use tokens::Tokenizer;
 use wire::catalog::Mode;
 
 use super::Open;
-use crate::counting::{self, Counting};
+use crate::counting::Counting;
 use crate::payers::Payer;
 
 /// Vocabularies of about this size differ by less on any script.
 const SURE_PER_MILLE: u64 = 700;
+/// A tokenizer of a file may begin each piece with a token that the whole text does not have.
+const SURE_BY_FILE_PER_MILLE: u64 = 900;
 
 /// Bytes of text that are counted at once; fewer wait for more.
 const AT_ONCE: usize = 256;
@@ -34,8 +36,8 @@ pub(super) struct Metered {
     spending: Spending,
     counting: Counting,
     tokenizer: Tokenizer,
-    /// Whether it is the model's own.
-    known: bool,
+    /// How much of a count is certainly written, in thousandths.
+    sure: u64,
     counted: Tokens,
     /// Text that is not counted yet.
     rest: String,
@@ -63,19 +65,22 @@ impl Metered {
         if held.is_empty() {
             return None;
         }
-        let known = counting::tokenizer(&attempt.candidate.model);
-        let tokenizer = known.unwrap_or(Tokenizer::O200kBase);
         let counting = open.edge.counting.clone();
-        counting.build(&open.edge.host, tokenizer);
+        let (tokenizer, sure) = match counting.tokenizer(&attempt.candidate.model) {
+            Some(own @ (Tokenizer::Cl100kBase | Tokenizer::O200kBase)) => (own, 1_000),
+            Some(own @ Tokenizer::File(_)) => (own, SURE_BY_FILE_PER_MILLE),
+            None => (Tokenizer::O200kBase, SURE_PER_MILLE),
+        };
+        counting.build(&open.edge.host, &tokenizer);
         let spending = Spending::new(open.price().cloned(), held);
         let (counted, rest) = (Tokens(0), String::new());
-        Some(Self { spending, counting, tokenizer, known: known.is_some(), counted, rest })
+        Some(Self { spending, counting, tokenizer, sure, counted, rest })
     }
 
     /// More was written. Whether a count of it is due.
     pub(super) fn take(&mut self, events: &Bytes) -> bool {
         openai::written(events, |text| self.rest.push_str(text));
-        self.rest.len() >= AT_ONCE && (self.counting.is_built(self.tokenizer) || self.rest.len() > UNBUILT)
+        self.rest.len() >= AT_ONCE && (self.counting.is_built(&self.tokenizer) || self.rest.len() > UNBUILT)
     }
 
     /// Output tokens that are certainly written.
@@ -87,10 +92,9 @@ impl Metered {
             None => 0,
         };
         let later = self.rest.split_off(end);
-        self.counted = self.counted.saturating_add(self.tokenizer.count(&self.rest));
+        self.counted = self.counted.saturating_add(self.tokenizer.count(&self.rest).unwrap_or_default());
         self.rest = later;
-        let sure = if self.known { 1_000 } else { SURE_PER_MILLE };
-        Tokens(self.counted.0.saturating_mul(sure) / 1_000)
+        Tokens(self.counted.0.saturating_mul(self.sure) / 1_000)
     }
 
     /// The budget that holds less than a call comes to that used this.

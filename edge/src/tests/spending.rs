@@ -85,7 +85,7 @@ async fn world(server: &Server, unit: Unit, tokenizer: Option<&str>) -> (World, 
     })
     .await;
     let central = world.fund(&budget);
-    for tokenizer in Tokenizer::ALL {
+    for tokenizer in &Tokenizer::BUILT_IN {
         world.edge.counting.build(&world.host, tokenizer);
         while !world.edge.counting.is_built(tokenizer) {
             world.host.sleep(Duration::from_millis(5)).await;

@@ -1,8 +1,14 @@
 //! Usage is always asked of the model, and reaches only the callers who asked for it.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use wire::catalog::Catalog;
+
 use super::caller::Over;
 use super::server::{Act, Server};
 use super::world::World;
+use crate::fixtures;
 
 const STREAM: &str = r#"{"model":"tiny","messages":[{"role":"user","content":"hi"}],"stream":true"#;
 
@@ -80,6 +86,37 @@ async fn what_a_model_bills_beyond_what_its_calls_say_is_measured_and_alarms() {
     let alarmed = metrics().await;
     assert!(alarmed.contains("portolan_input_deviates{model=\"tiny\"} 1"), "{alarmed}");
     assert!(alarmed.contains("portolan_input_ratio_count{model=\"tiny\"} 21"), "{alarmed}");
+}
+
+#[tokio::test]
+async fn a_tokenizer_that_a_node_lacks_is_told_and_fails_no_call() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let by_file = |catalog: &mut Catalog| {
+        catalog.models.get_mut("tiny").unwrap().tokenizer = Some("tiny".to_owned());
+    };
+    let world = World::start(&server.url, |_, catalog| by_file(catalog)).await;
+    let call = async || {
+        let body = format!("{}}}", STREAM.replace("true", "false"));
+        world.caller().over(Over::Plain1, world.caller().post("/v1/chat/completions", body)).await.status
+    };
+    let missing = async |count: u8| {
+        let line = format!("portolan_tokenizers_missing {count}\n");
+        while !world.caller().over(Over::Plain1, world.caller().get("/metrics")).await.text().contains(&line)
+        {
+            world.host.sleep(Duration::from_millis(5)).await;
+        }
+    };
+    missing(1).await;
+    assert_eq!(call().await, 200);
+    let dir = world.dir.path().join("tokenizers");
+    world.host.disk().create_dir_all(&dir).await.unwrap();
+    let json = Bytes::from_static(fixtures::TINY_TOKENIZER.as_bytes());
+    seam::write_atomic(world.host.disk().as_ref(), &dir.join("tiny.json"), json).await.unwrap();
+    let mut catalog = world.edge.snapshots.load().catalog().clone();
+    by_file(&mut catalog);
+    world.install(2, catalog).await;
+    missing(0).await;
+    assert_eq!(call().await, 200);
 }
 
 #[tokio::test]

@@ -206,6 +206,7 @@ fn config(dir: &Path) -> Config {
         traces: None,
         upstream_authorities: None,
         drain: Duration::from_secs(5),
+        tokenizers: dir.join("tokenizers"),
         lame_duck: Duration::ZERO,
         debug: true,
     }

@@ -1,4 +1,4 @@
-//! Tokenizers as Hugging Face publishes them: `tokenizer.json`, of any kind (byte-level BPE, SentencePiece, WordPiece …).
+//! Tokenizers as Hugging Face publishes them: `tokenizer.json`, of any kind (byte-level BPE, unigrams, pieces of words …).
 //!
 //! A count is what the model's own tokenizer makes of the text alone: neither cut to a length nor filled up to one, however the
 //! file wants that, and with special tokens as the text that they are. The library may panic on a file or a text that it does
@@ -45,8 +45,8 @@ pub enum Unusable {
 }
 
 impl Vocabulary {
-    /// Reads the contents of a `tokenizer.json` that have this digest. Takes some 0.1 s for a file of 2 MB, and ten times its
-    /// length in memory.
+    /// Reads the contents of a `tokenizer.json` that have this digest. Takes a quarter of a second for a file of 2 MB, and
+    /// twenty times its length in memory.
     ///
     /// # Errors
     /// [`Unusable`] says why it is none.
@@ -130,7 +130,7 @@ fn growth(normalizer: &Value) -> u64 {
     }
 }
 
-/// What is put in counts by characters: one that is put in is one that the vocabulary has, such as SentencePiece's blank.
+/// What is put in counts by characters: one that is put in is one that the vocabulary has, such as a sign for the blank.
 fn replaced(normalizer: &Value) -> u64 {
     let text = |pointer: &str| normalizer.pointer(pointer).and_then(Value::as_str);
     let length = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);

@@ -30,11 +30,11 @@ pub enum Reference {
 pub enum BadReference {
     /// What stands before the `@` can be no file's name.
     #[error(
-        "is o200k_base, cl100k_base, or the name of a file without `.json`: up to 128 letters, digits, `.`, `_` and `-`, and no `.` first"
+        "must be o200k_base, cl100k_base, or the name of a file without `.json`: up to 128 letters, digits, `.`, `_` and `-`, and no `.` first"
     )]
     Name,
     /// What follows is no digest.
-    #[error("has a digest that is not `@sha256:` and 64 hexadecimal digits, as `sha256sum` prints them")]
+    #[error("must have `@sha256:` and 64 hexadecimal digits behind the name, as `sha256sum` prints them")]
     Digest,
     /// A tokenizer of the build has no file.
     #[error("names a tokenizer that is part of the program and has no file; leave the digest out")]

@@ -2,6 +2,7 @@
 
 use base::{Name, Tokens};
 use settings::{Fields, Kind, Value, text, whole, word};
+use tokens::Reference;
 use wire::catalog::{
     DEFAULT_KEY, Dialect, Group, Model, Object, Operation, Provider, ProviderKey, Replica, Route, Strategy,
     Target, Timeouts,
@@ -66,7 +67,7 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
     let price = prices::read(fields, chats);
     let context = fields.optional("context", whole);
     let output_cap = fields.optional("output_cap", whole);
-    let tokenizer = fields.optional("tokenizer", non_empty);
+    let tokenizer = fields.optional("tokenizer", tokenizer);
     let image_tokens = fields.optional("image_tokens", whole);
     let replicas = fields.mappings("replicas", replica);
     let provider = fields.optional("provider", word);
@@ -171,6 +172,13 @@ fn non_empty(value: &Value) -> Result<String, String> {
         empty if empty.is_empty() => Err("must not be empty; leave it out".to_owned()),
         given => Ok(given),
     }
+}
+
+/// A tokenizer of the build, or a file of edges.
+fn tokenizer(value: &Value) -> Result<String, String> {
+    let name = text(value)?;
+    name.parse::<Reference>().map_err(|bad| bad.to_string())?;
+    Ok(name)
 }
 
 /// A secret that goes into a header.

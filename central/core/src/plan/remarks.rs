@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::{PriceVersion, RegionName, Unit, WallMs};
-use tokens::Tokenizer;
+use tokens::Reference;
 use wire::catalog::{Budget, Catalog, Model, Object, Operation, Scope};
 
 /// Most names that one remark lists.
@@ -26,13 +26,19 @@ pub(super) fn of(object: &Object, next: &Catalog, regions: &BTreeSet<RegionName>
     }
 }
 
-/// A tokenizer that this build does not have counts nothing.
+/// Files of one name may differ from edge to edge, and so may what they hold for the same call.
 fn uncounted(model: &Model) -> Option<String> {
-    let unknown = model.tokenizer.as_deref().filter(|name| Tokenizer::named(name).is_none())?;
-    let known = Tokenizer::ALL.map(Tokenizer::name).join(" and ");
-    Some(format!(
-        "tokenizer {unknown} is none that this build has ({known}): strict budgets hold a token for each byte"
-    ))
+    let name = model.tokenizer.as_deref()?;
+    match name.parse() {
+        Ok(Reference::BuiltIn(_) | Reference::File { digest: Some(_), .. }) => None,
+        Ok(Reference::File { digest: None, .. }) => Some(format!(
+            "tokenizer {name} is whatever {name}.json each edge has in its directory of tokenizers: add `@sha256:` and \
+             what `sha256sum` prints, and all count alike"
+        )),
+        Err(bad) => {
+            Some(format!("tokenizer {name} {bad}; until then strict budgets hold a token for each byte"))
+        }
+    }
 }
 
 /// Before its first version a price is unknown.

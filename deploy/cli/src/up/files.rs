@@ -2,7 +2,7 @@
 //! tenant's key, and the demo catalog.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::{Name, Role};
@@ -44,8 +44,11 @@ pub(super) fn write(
     host: &Host,
     layout: &Layout,
     upstream: Option<&Upstream>,
+    tokenizers: Option<&Path>,
     traces: Option<&str>,
 ) -> Result<Written, Failure> {
+    let tokenizers = tokenizers.map(std::path::absolute).transpose().map_err(Failure::failed)?;
+    let tokenizers = tokenizers.unwrap_or_else(|| layout.path("tokenizers"));
     let centrals = layout.centrals.iter().map(|central| layout.data(&central.name));
     let edges = layout.edges.iter().map(|edge| layout.data(&edge.name));
     let others = ["credentials", "logs"].map(|dir| layout.path(dir));
@@ -64,7 +67,7 @@ pub(super) fn write(
         files::write(&layout.config(&central.name), &central_config(layout, central, traces), Readers::All)?;
     }
     for edge in &layout.edges {
-        let config = edge_config(layout, edge, traces);
+        let config = edge_config(layout, edge, &tokenizers, traces);
         ::edge::config::Config::parse("--traces", &config)
             .map_err(|_error| Failure::failed("--traces is no collector's address").mend(COLLECTOR))?;
         files::write(&layout.config(&edge.name), &config, Readers::All)?;
@@ -94,10 +97,10 @@ fn credentials(host: &Host, layout: &Layout) -> Outcome {
     pki::listener(host, &authority, &names, &layout.path("listener"), VALIDITY)
 }
 
-fn edge_config(layout: &Layout, edge: &Edge, traces: Option<&str>) -> String {
+fn edge_config(layout: &Layout, edge: &Edge, tokenizers: &Path, traces: Option<&str>) -> String {
     let seeds: Vec<String> = layout.centrals.iter().map(|central| format!("\"{}\"", central.mesh)).collect();
     let mut text = format!(
-        "data = {data:?}\ncentral = [{seeds}]\ndrain_ms = 5000\n\n\
+        "data = {data:?}\ncentral = [{seeds}]\ntokenizers = {tokenizers:?}\ndrain_ms = 5000\n\n\
          [mesh]\nlisten = \"{mesh}\"\ncredentials = {credentials:?}\n\n\
          [[ingress]]\nlisten = \"{secure}\"\ntls = {{ certificate = {certificate:?}, key = {key:?} }}\n\n\
          [[ingress]]\nlisten = \"{plain}\"\n\n\
@@ -198,13 +201,13 @@ mod tests {
     async fn what_is_written_is_what_nodes_read_and_a_second_start_keeps_the_secrets() {
         let (host, home) = (Host::real(), tempfile::tempdir().unwrap());
         let layout = Layout::choose(&host, home.path(), Some(0)).await.unwrap();
-        let first = write(&host, &layout, None, Some("http://127.0.0.1:4318")).unwrap();
+        let first = write(&host, &layout, None, None, Some("http://127.0.0.1:4318")).unwrap();
         let centrals = layout.centrals.iter().map(|node| &node.name);
         for name in centrals.chain(layout.edges.iter().map(|node| &node.name)) {
             let text = files::read(&layout.config(name)).unwrap();
             assert!(text.contains("[traces]\nendpoint = \"http://127.0.0.1:4318\""), "{name}: {text}");
         }
-        let second = write(&host, &layout, None, None).unwrap();
+        let second = write(&host, &layout, None, None, None).unwrap();
         assert_eq!((first.key, first.provider_key), (second.key, second.provider_key));
         for central in &layout.centrals {
             let text = files::read(&layout.config(&central.name)).unwrap();

@@ -43,6 +43,8 @@ pub struct Counted {
     pub bytes: usize,
     /// Tokens of them.
     pub tokens: Tokens,
+    /// Tokens that all other bytes may come to beyond their number, where the tokenizer rewrites texts before it cuts them.
+    pub grown: Tokens,
 }
 
 impl Facts {
@@ -64,7 +66,8 @@ impl Facts {
         let rest = wide(self.bytes.saturating_sub(counted.bytes).saturating_sub(image_bytes));
         // Templates print tool schemas indented, at most about twice as long as they came.
         let rest = if self.tools { rest.saturating_mul(2).saturating_add(TOOL_TEMPLATE) } else { rest };
-        Ok(counted.tokens.saturating_add(Tokens(rest.saturating_add(images).saturating_add(TEMPLATE))))
+        let counted = counted.tokens.saturating_add(counted.grown);
+        Ok(counted.saturating_add(Tokens(rest.saturating_add(images).saturating_add(TEMPLATE))))
     }
 }
 

@@ -25,8 +25,8 @@ pub struct Texts<'a> {
 pub struct Content<'a> {
     /// What it says.
     pub text: Cow<'a, str>,
-    /// How many bytes of the body it takes, quotes included; never fewer than the text has.
-    pub bytes: usize,
+    /// The JSON in the body that says it, quotes included; never shorter than the text.
+    pub raw: &'a str,
 }
 
 #[derive(Deserialize)]
@@ -111,7 +111,7 @@ fn said(raw: &RawValue) -> Option<Content<'_>> {
     #[derive(Deserialize)]
     struct Said<'a>(#[serde(borrow)] Cow<'a, str>);
     let Said(text) = serde_json::from_str(raw.get()).ok()?;
-    Some(Content { text, bytes: raw.get().len() })
+    Some(Content { text, raw: raw.get() })
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
             {"role":"assistant","content":null,"tool_calls":[{"id":"c"}]},
             {"role":"user","content":"\ud800"},{"role":"tool","content":"\n"}]}"#;
         let texts = chat_texts(body);
-        let told: Vec<_> = texts.contents.iter().map(|said| (said.text.as_ref(), said.bytes)).collect();
+        let told: Vec<_> = texts.contents.iter().map(|said| (said.text.as_ref(), said.raw.len())).collect();
         assert_eq!(told, [("be\nbrief", 11), ("look: 你", 14)], "half a character is left to its bytes");
         assert_eq!(texts.beside, [r#"[{"type":"function"}]"#, r#"[{"id":"c"}]"#, r#""\n""#]);
         assert!(matches!(

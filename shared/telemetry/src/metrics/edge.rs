@@ -96,6 +96,8 @@ pub struct EdgeMetrics {
     pub spans_dropped: Counter,
     /// Model servers taken out.
     pub instances_out: Gauge,
+    /// Tokenizers that models name and that are not at hand.
+    pub tokenizers_missing: Gauge,
     /// Receipts not yet applied by central.
     pub spool_pending: Gauge,
     /// Version of the configuration in force.
@@ -150,6 +152,7 @@ impl EdgeMetrics {
             records_dropped: Counter::default(),
             spans_dropped: Counter::default(),
             instances_out: Gauge::default(),
+            tokenizers_missing: Gauge::default(),
             spool_pending: Gauge::default(),
             epoch: Gauge::default(),
             config_age: Gauge::default(),
@@ -195,6 +198,7 @@ impl EdgeMetrics {
         register(registry, names::RECORDS_DROPPED, &self.records_dropped);
         register(registry, names::SPANS_DROPPED, &self.spans_dropped);
         register(registry, names::INSTANCES_OUT, &self.instances_out);
+        register(registry, names::TOKENIZERS_MISSING, &self.tokenizers_missing);
         register(registry, names::SPOOL_PENDING, &self.spool_pending);
         register(registry, names::EPOCH, &self.epoch);
         register(registry, names::CONFIG_AGE_SECONDS, &self.config_age);

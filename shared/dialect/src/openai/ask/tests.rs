@@ -135,7 +135,8 @@ fn what_was_counted_and_what_images_come_to_at_most_stands_for_their_bytes() {
         r#"{{"model":"m","messages":[{{"role":"user","content":[{{"type":"text","text":"hello world"}},{image},{image}]}}]}}"#
     );
     let facts = chat(&text).facts;
-    let (counted, each) = (Counted { bytes: 13, tokens: Tokens(2) }, Some(Tokens(1_000)));
+    let (counted, each) =
+        (Counted { bytes: 13, tokens: Tokens(2), ..Counted::default() }, Some(Tokens(1_000)));
     assert_eq!((facts.images, facts.image_bytes), (2, 2 * image.len()));
     assert_eq!(facts.token_bound(counted, None), Err("image_url"));
     let rest = (text.len() - 13 - 2 * image.len()) as u64;
