@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use base::{Name, NodeId, RegionName, Role};
-use settings::{Fault, Fields, Node, address, collector, list_faults, path, whole, word};
+use egress::Origin;
+use settings::{Fault, Fields, Node, Value, address, collector, list_faults, path, text, whole, word};
 use wire::control::NodeAddr;
 
-use crate::usage::Kept;
+use crate::usage::{ClickHouse, Kept};
 
 /// Longest round trip between members that is believed. Beyond it, elections would take minutes.
 pub(crate) const LONGEST_RTT_MS: u32 = 2_000;
@@ -56,6 +57,8 @@ pub struct Config {
     pub drain: Duration,
     /// How long usage is kept.
     pub keep: Kept,
+    /// Where receipts go besides; `None`: nowhere.
+    pub clickhouse: Option<ClickHouse>,
 }
 
 /// This node's end of the mesh.
@@ -127,12 +130,13 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
     let members = fields.mappings("members", member);
     let round_trip_ms = fields.or("round_trip_ms", whole::<u32>, ASSUMED_RTT_MS);
     let drain_s = fields.or("drain_s", whole::<u32>, 30);
-    let keep = fields.mapping("usage", keep);
+    let usage = fields.mapping("usage", usage);
     if let Some(members) = &members {
         distinct(fields, members);
     }
     between(fields, "round_trip_ms", round_trip_ms, 1, LONGEST_RTT_MS);
     between(fields, "drain_s", drain_s, 0, LONGEST_DRAIN_S);
+    let (keep, clickhouse) = usage?.unwrap_or_default();
     Some(Config {
         data: data?,
         id: NodeId(id?),
@@ -145,11 +149,12 @@ fn config(fields: &mut Fields<'_, '_>) -> Option<Config> {
         members: members?,
         round_trip: Duration::from_millis(round_trip_ms?.into()),
         drain: Duration::from_secs(drain_s?.into()),
-        keep: keep?.unwrap_or_default(),
+        keep,
+        clickhouse,
     })
 }
 
-fn keep(fields: &mut Fields<'_, '_>) -> Option<Kept> {
+fn usage(fields: &mut Fields<'_, '_>) -> Option<(Kept, Option<ClickHouse>)> {
     let mut days = |name, default: Duration| {
         let default = u32::try_from(default.as_secs() / DAY_S).unwrap_or(u32::MAX);
         let days = fields.or(name, whole::<u32>, default);
@@ -166,7 +171,40 @@ fn keep(fields: &mut Fields<'_, '_>) -> Option<Kept> {
             "must be at least keep_receipts_days: totals outlive their receipts",
         );
     }
-    Some(Kept { receipts, hours })
+    let clickhouse = fields.mapping("clickhouse", clickhouse)?;
+    let untaken = clickhouse.as_ref().map(|sink| sink.keep_longer);
+    Some((Kept { receipts, hours, untaken }, clickhouse))
+}
+
+fn clickhouse(fields: &mut Fields<'_, '_>) -> Option<ClickHouse> {
+    let url = fields.required("url", |value| {
+        let given = text(value)?;
+        given.parse::<Origin>().map_err(|error| format!("{given:?} {error}"))
+    });
+    let database = fields.or("database", identifier, "default".to_owned());
+    let table = fields.or("table", identifier, "portolan_receipts".to_owned());
+    let user = fields.optional("user", text);
+    let password_file = fields.optional("password_file", path);
+    let authorities = fields.optional("authorities", path);
+    let days = fields.or("keep_untaken_days", whole::<u32>, 7);
+    between(fields, "keep_untaken_days", days, 0, LONGEST_KEPT_DAYS);
+    let (url, password_file, user) = (url?, password_file?, user?);
+    if password_file.is_some() && user.is_none() {
+        fields.at_fault("password_file", "is the password of nobody; name the user, too");
+    }
+    let keep_longer = Duration::from_secs(u64::from(days?) * DAY_S);
+    let (database, table, authorities) = (database?, table?, authorities?);
+    Some(ClickHouse { url, database, table, user, password_file, authorities, keep_longer })
+}
+
+/// A database's or table's name.
+fn identifier(value: &Value) -> Result<String, String> {
+    let name = text(value)?;
+    let plain = name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
+    if plain && (1..=63).contains(&name.len()) {
+        return Ok(name);
+    }
+    Err(format!("{name:?} is no name; use 1 to 63 letters, digits and '_'"))
 }
 
 /// A section that must be there.
@@ -248,7 +286,29 @@ mesh = "127.0.0.1:7001"
         assert_eq!(config.traces.as_deref(), Some("http://127.0.0.1:4318"));
         let shorter = format!("{GOOD}[usage]\nkeep_receipts_days = 10\n");
         let config = Config::parse("central.toml", &shorter).unwrap();
+        assert_eq!(config.clickhouse, None);
         assert_eq!(config.keep, Kept { receipts: Duration::from_secs(10 * DAY_S), ..Kept::default() });
+    }
+
+    #[test]
+    fn a_server_that_takes_receipts_is_told_with_few_words() {
+        let read = |lines: &str| Config::parse("f", &format!("{GOOD}[usage.clickhouse]\n{lines}\n"));
+        let config = read("url = \"https://rows.example:8443\"").unwrap();
+        let sink = config.clickhouse.unwrap();
+        assert_eq!((sink.database.as_str(), sink.table.as_str()), ("default", "portolan_receipts"));
+        assert_eq!(config.keep.untaken, Some(Duration::from_secs(7 * DAY_S)));
+        let wrong = "url = \"rows:8123\"\ntable = \"a`b\"\npassword_file = \"/p\"\nkeep_untaken_days = 9999";
+        let ConfigError(faults) = read(wrong).unwrap_err();
+        let told: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        for expected in [
+            "usage.clickhouse.url: \"rows:8123\" is not the URL",
+            "usage.clickhouse.table: \"a`b\" is no name",
+            "keep_untaken_days: must lie between 0",
+        ] {
+            assert!(told.iter().any(|fault| fault.contains(expected)), "{expected}\n{told:#?}");
+        }
+        let ConfigError(faults) = read("url = \"http://rows\"\npassword_file = \"/p\"").unwrap_err();
+        assert!(faults[0].to_string().contains("the password of nobody"), "{faults:?}");
     }
 
     #[test]

@@ -11,11 +11,13 @@ use mesh::Links;
 use prometheus_client::metrics::counter::Counter;
 use seam::{Host, Lock, Stop};
 use telemetry::metrics::{BudgetLevels, CentralMetrics, Exposition, KeyLevels, KeyMetrics};
+use tokio::sync::watch;
 
 use crate::books;
 use crate::consensus::{Consensus, Standing};
 use crate::sessions::Sessions;
 use crate::usage::Usage;
+use crate::usage::clickhouse::Shipped;
 
 /// Between two looks at what changes by itself.
 const LOOK: Duration = Duration::from_secs(1);
@@ -28,6 +30,8 @@ pub(crate) struct Watched {
     pub(crate) links: Links,
     pub(crate) usage: Usage,
     pub(crate) egress: Egress,
+    /// How the store outside stands that takes receipts, where there is one.
+    pub(crate) shipped: Option<watch::Receiver<Shipped>>,
 }
 
 /// A node's metrics.
@@ -111,10 +115,21 @@ impl Metrics {
         self.counted.usage_written.inc_by(written);
     }
 
+    fn shipped(&self, shipped: &Shipped) {
+        let counted = &self.counted;
+        counted.clickhouse_behind.set(signed(shipped.behind));
+        counted.clickhouse_failing.set(i64::from(shipped.failing.is_some()));
+        counted.clickhouse_shipped.inc_by(shipped.taken.saturating_sub(counted.clickhouse_shipped.get()));
+        counted.clickhouse_lost.inc_by(shipped.lost.saturating_sub(counted.clickhouse_lost.get()));
+    }
+
     async fn look(&self, watched: &Watched) {
-        let Watched { consensus, sessions, links, usage, egress } = watched;
+        let Watched { consensus, sessions, links, usage, egress, shipped } = watched;
         self.usage(usage);
         self.look_at_keys(egress);
+        if let Some(shipped) = shipped {
+            self.shipped(&shipped.borrow());
+        }
         let standing = consensus.standing();
         self.leader(&standing);
         self.counted.term.set(signed(standing.term));

@@ -7,6 +7,7 @@ mod probes;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::consensus::{Consensus, Event, MemberChange, Options, StartError, Stor
 use crate::metrics::Metrics;
 use crate::relay::Relay;
 use crate::seal::{SealError, SealKeys};
-use crate::usage::Usage;
+use crate::usage::{ClickHouse, Usage};
 use parts::Parts;
 pub(crate) use probes::exposition;
 
@@ -140,6 +141,8 @@ pub struct Node {
     probes: Option<Box<dyn Listener>>,
     metrics: Arc<Metrics>,
     usage: Usage,
+    /// Who takes receipts besides.
+    sink: Option<(ClickHouse, Option<Tls>)>,
     /// Writes the usage store.
     writing: Bound<()>,
     /// Ends the sending of traces.
@@ -183,6 +186,7 @@ impl Node {
         let serving = egress_options(&credentials, &config, host).await?;
         let egress = Egress::new(host, egress::Options { tracer, keys: metrics.keys(), ..serving });
         let relay = Relay::new(&consensus, &egress, keys.clone());
+        let sink = sink(host, &config).await?;
         let host = host.clone();
         Ok(Self {
             host,
@@ -197,6 +201,7 @@ impl Node {
             probes,
             metrics,
             usage,
+            sink,
             writing,
             sending,
         })
@@ -302,15 +307,29 @@ async fn egress_options(
     config: &Config,
     host: &Host,
 ) -> Result<egress::Options, NodeError> {
-    let extra = match &config.upstream_authorities {
+    let tls = trusting(host, config.upstream_authorities.as_deref()).await?;
+    Ok(egress::Options { tls: Some(tls), ..egress::Options::new(credentials.identity().node) })
+}
+
+/// Trusts the public authorities and those in a file.
+async fn trusting(host: &Host, authorities: Option<&Path>) -> Result<Tls, NodeError> {
+    let extra = match authorities {
         Some(path) => {
             let failed = |error| NodeError::Tls(format!("{}: {error}", path.display()));
             host.disk().read(path).await.map_err(failed)?
         }
         None => bytes::Bytes::new(),
     };
-    let tls = Tls::with_authorities(&extra).map_err(|error| NodeError::Tls(error.to_string()))?;
-    Ok(egress::Options { tls: Some(tls), ..egress::Options::new(credentials.identity().node) })
+    Tls::with_authorities(&extra).map_err(|error| NodeError::Tls(error.to_string()))
+}
+
+async fn sink(host: &Host, config: &Config) -> Result<Option<(ClickHouse, Option<Tls>)>, NodeError> {
+    let Some(sink) = &config.clickhouse else { return Ok(None) };
+    let tls = match sink.url.is_tls() {
+        true => Some(trusting(host, sink.authorities.as_deref()).await?),
+        false => None,
+    };
+    Ok(Some((sink.clone(), tls)))
 }
 
 /// A leader that stops gives the others no reason to wait for an election.

@@ -5,10 +5,12 @@
 //! it is fetched from other nodes' stores ([`fetch`]). An answer holds every receipt that was acknowledged before the
 //! question, or says why not.
 
+pub(crate) mod clickhouse;
 mod feed;
 mod fetch;
 mod writer;
 
+pub use clickhouse::ClickHouse;
 pub use feed::Feed;
 
 use std::path::Path;
@@ -20,7 +22,7 @@ use central_core::State;
 use mesh::Links;
 use seam::{Bound, Host, Lock};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use usage_store::{Keep, Place, Span, Store, StoreError, View};
+use usage_store::{Held, Keep, Place, Span, Store, StoreError, View};
 
 use crate::consensus::{Consensus, ReadError};
 use feed::{Fed, MAX_WAITING, Queue};
@@ -41,12 +43,14 @@ pub struct Kept {
     pub receipts: Duration,
     /// Hourly totals, from the hour's start.
     pub hours: Duration,
+    /// How much longer receipts are kept that a store outside has not taken; `None`: there is none.
+    pub untaken: Option<Duration>,
 }
 
 impl Default for Kept {
     /// Receipts for a month's bill, totals for the same month a year before.
     fn default() -> Self {
-        Self { receipts: 35 * DAY, hours: 400 * DAY }
+        Self { receipts: 35 * DAY, hours: 400 * DAY, untaken: None }
     }
 }
 
@@ -198,9 +202,12 @@ impl Usage {
             self.host.sleep(PRUNE_EACH).await;
             // Neither a clock that runs ahead here nor one at a leader makes a store forget early.
             let now = self.host.wall().min(consensus.read(|state: &State| state.ledger().now()));
+            let after = consensus.read(|state: &State| state.shipment().after);
+            let held = |longer| Held { after, from: before(now, self.kept.receipts.saturating_add(longer)) };
             let keep = Keep {
                 receipts_from: before(now, self.kept.receipts),
                 hours_from: before(now, self.kept.hours),
+                held: self.kept.untaken.map(held),
             };
             while let Ok(true) = self.order(|done| Fed::Prune { keep, done }).await {
                 self.host.sleep(STEP_EACH).await;

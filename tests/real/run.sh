@@ -162,4 +162,5 @@ for region in eu us ap; do
         verdict "metrics of edge-$region" 1
     fi
 done
+PORTOLAN=$portolan bash tests/real/clickhouse.sh || failed=1
 exit "$failed"

@@ -79,6 +79,14 @@ pub enum Refusal {
     /// A decision about credit fits nothing.
     #[error(transparent)]
     Undecided(Undecided),
+    /// Another leader went on with receipts for a store outside.
+    #[error("receipts behind place {after} are not next: those up to {now} were taken or are on their way")]
+    Shipped {
+        /// Behind which place they were to be sent.
+        after: u64,
+        /// How far they were taken or are on their way.
+        now: u64,
+    },
 }
 
 /// What nodes must do because of an entry.

@@ -9,6 +9,7 @@ use wire::catalog::{Change, DEFAULT_KEY};
 use wire::control::{Hello, NodeAddr};
 use wire::ledger::{FinalReport, ReceiptBatch, Report};
 
+use crate::Shipment;
 use crate::ledger::Decision;
 
 /// A command as the log holds it.
@@ -80,6 +81,8 @@ pub enum Command {
     Joined(BTreeSet<NodeId>),
     /// An operator decides about credit: an edge is lost, an account is corrected.
     Decide(Decision),
+    /// Receipts were taken by a store outside, or given up, and those that follow are sent next.
+    Ship(Shipment),
 }
 
 /// Who registers.

@@ -12,6 +12,7 @@ mod history;
 pub mod ledger;
 pub mod plan;
 mod registry;
+mod shipping;
 mod state;
 mod usage;
 
@@ -19,5 +20,6 @@ pub use applied::{Applied, Effect, Refusal, Reply};
 pub use command::{CatalogChange, Command, Entry, KeyOf, LogMs, Registration, Sealed};
 pub use history::{EpochRecord, History, KEPT_EPOCHS};
 pub use registry::{EdgeNode, Registry};
+pub use shipping::Shipment;
 pub use state::State;
 pub use usage::{Usage, UsageKey, UsageTotal};

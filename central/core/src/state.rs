@@ -14,7 +14,7 @@ use wire::control::NodeAddr;
 
 use crate::ledger::Ledger;
 use crate::{
-    Applied, Command, Effect, Entry, History, KeyOf, LogMs, Refusal, Registry, Reply, Sealed, Usage,
+    Applied, Command, Effect, Entry, History, KeyOf, LogMs, Refusal, Registry, Reply, Sealed, Shipment, Usage,
 };
 
 /// The level that every release speaks, and at which every group begins.
@@ -38,6 +38,7 @@ pub struct State {
     usage: Usage,
     /// Hashes of keys that were revoked and have since gone from the configuration.
     revoked: BTreeSet<KeyHash>,
+    shipment: Shipment,
 }
 
 /// Numbers given to budgets. A budget that was removed and comes back with the same meaning gets its number again, and
@@ -87,6 +88,7 @@ impl State {
             Command::SetMembers(members) => self.set_members(now, members, effects),
             Command::Joined(members) => self.joined(members),
             Command::Decide(decision) => self.decide(now, decision, effects),
+            Command::Ship(next) => self.shipment.go_on(next),
         }
     }
 
@@ -191,6 +193,12 @@ impl State {
     #[must_use]
     pub const fn usage(&self) -> &Usage {
         &self.usage
+    }
+
+    /// How far receipts were given to a store outside.
+    #[must_use]
+    pub const fn shipment(&self) -> Shipment {
+        self.shipment
     }
 
     /// What changed since an edge's configuration; `None` when it needs the whole.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use base::{Epoch, Era, Incarnation, NodeId, Role, WallMs};
-use central_core::{CatalogChange, Command, Entry, KeyOf, LogMs, Registration, Sealed};
+use central_core::{CatalogChange, Command, Entry, KeyOf, LogMs, Registration, Sealed, Shipment};
 use wire::catalog::{Change, ObjectId};
 use wire::control::{Hello, NodeAddr};
 use wire::ledger::{FinalReport, ReceiptBatch, Report};
@@ -64,5 +64,6 @@ fn commands() -> Vec<Command> {
         Command::Rollback { base: Epoch(5), to: Epoch(4), by: "op".into() },
         Command::RaiseLevel { to: 2 },
         Command::SetMembers(BTreeMap::from([(NodeId(1), node)])),
+        Command::Ship(Shipment { after: 7, upto: 9 }),
     ]
 }

@@ -130,7 +130,7 @@ impl From<Refusal> for Refused {
             Refusal::Undecided(Undecided::Rolling | Undecided::EachUsers | Undecided::TooMuch(_)) => {
                 Self::conflict(refusal.to_string())
             }
-            Refusal::Nested => Self::internal(refusal.to_string()),
+            Refusal::Nested | Refusal::Shipped { .. } => Self::internal(refusal.to_string()),
         }
     }
 }

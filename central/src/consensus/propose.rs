@@ -240,7 +240,8 @@ const fn is_idempotent(command: &Command) -> bool {
         | Command::RaiseLevel { .. }
         | Command::SetMembers(_)
         | Command::Joined(_)
-        | Command::Decide(_) => true,
+        | Command::Decide(_)
+        | Command::Ship(_) => true,
         // The second of two equal changes is a conflict, the second of two rollbacks another epoch.
         Command::Batch(_) | Command::ChangeCatalog(_) | Command::Rollback { .. } => false,
     }

@@ -15,6 +15,7 @@ use crate::metrics::Watched;
 use crate::publish::{self, Publisher};
 use crate::sessions::Sessions;
 use crate::status::Overview;
+use crate::usage::clickhouse::Shipper;
 
 /// Between two looks whether the links to the other members stand.
 const LINKS: Duration = Duration::from_secs(2);
@@ -44,6 +45,7 @@ impl Parts {
             probes,
             metrics,
             usage,
+            sink,
             writing,
             sending,
             ..
@@ -102,12 +104,14 @@ impl Parts {
                 probes::serve(host.clone(), listener, sessions.clone(), Arc::clone(&metrics), stop.clone());
             others.push(host.spawn("probes", probing).bound());
         }
-        let watched = Watched { consensus, sessions, links, usage, egress };
+        let shipping = sink.map(|sink| Shipper::start(&host, (&consensus, &usage), sink, stop));
+        let (shipping, shipped) = shipping.unzip();
+        others.extend(shipping);
+        let watched = Watched { consensus, sessions, links, usage, egress, shipped };
         others.push(host.spawn("metrics", metrics.watch(host.clone(), watched, stop.clone())).bound());
-        let (rotating, until) = (credentials.clone(), stop.clone());
+        let (rotating, until, closed) = (credentials.clone(), stop.clone(), stop.clone());
         others.push(host.spawn("credentials", async move { rotating.watch(until).await }).bound());
-        let until = stop.clone();
-        let serving = async move { admin::serve(Arc::new(door), admin, &credentials, until).await };
+        let serving = async move { admin::serve(Arc::new(door), admin, &credentials, closed).await };
         Self { admin: host.spawn("admin", serving), calls, level, sending, _others: others }
     }
 

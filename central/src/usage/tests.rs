@@ -11,10 +11,10 @@ use wire::ledger::{Outcome, Receipt, ReceiptBatch, ReceiptKind};
 use super::*;
 use crate::consensus::Options;
 
-const LOOPBACK: std::net::SocketAddr =
+pub(super) const LOOPBACK: std::net::SocketAddr =
     std::net::SocketAddr::V4(std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 0));
 
-fn edge() -> Name {
+pub(super) fn edge() -> Name {
     "edge".parse().unwrap()
 }
 
@@ -120,13 +120,13 @@ async fn a_damaged_store_is_set_aside() {
     assert!(host.disk().list(dir.path()).await.unwrap().contains(&"usage.db.damaged".to_owned()));
 }
 
-struct One {
-    host: Host,
-    dir: TempDir,
+pub(super) struct One {
+    pub(super) host: Host,
+    pub(super) dir: TempDir,
 }
 
 impl One {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let (host, dir) = (Host::real(), tempfile::tempdir().unwrap());
         let day = Duration::from_secs(24 * 3_600);
         let authority = pki::create_authority(&host, &"test".parse().unwrap(), day).unwrap();
@@ -142,7 +142,7 @@ impl One {
     }
 
     /// A group of one, fed into a store.
-    async fn start(&self) -> (Consensus, Usage, Bound<()>) {
+    pub(super) async fn start(&self) -> (Consensus, Usage, Bound<()>) {
         let data = self.dir.path().join("data");
         self.host.disk().create_dir_all(&data).await.unwrap();
         let credentials = Credentials::load(&self.host, self.dir.path()).await.unwrap();
@@ -187,7 +187,7 @@ async fn register(consensus: &Consensus, edge: &Name) -> Incarnation {
 }
 
 /// An edge's session: batches of `of_one` receipts, one after the other.
-async fn bill(consensus: Consensus, edge: Name, batches: u64, of_one: u64) {
+pub(super) async fn bill(consensus: Consensus, edge: Name, batches: u64, of_one: u64) {
     let incarnation = register(&consensus, &edge).await;
     for first in (0..batches).map(|batch| batch * of_one) {
         let receipts = (first..first + of_one).map(receipt).collect();

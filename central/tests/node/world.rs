@@ -228,6 +228,7 @@ fn config(dir: &TempDir) -> Config {
     };
     Config {
         keep: central::usage::Kept::default(),
+        clickhouse: None,
         data: dir.path().join("data"),
         id: NodeId(1),
         mesh: Mesh { listen: LOOPBACK, credentials: dir.path().to_owned() },

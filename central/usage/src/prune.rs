@@ -6,6 +6,7 @@
 use base::{Revision, WallMs};
 
 use crate::exchange::sums_of;
+use crate::parcel::first_held;
 use crate::store::{Known, entry_of, first_place, save};
 use crate::sums::number;
 use crate::{HOUR_MS, Store, StoreError};
@@ -21,6 +22,17 @@ pub struct Keep {
     /// Hours that began at this time or later, and hours that a receipt came into since. Sums are kept at least as long
     /// as receipts, whatever stands here.
     pub hours_from: WallMs,
+    /// Receipts that are kept longer.
+    pub held: Option<Held>,
+}
+
+/// Receipts that somebody has not taken yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Those behind this place.
+    pub after: u64,
+    /// Of them those whose entry was proposed at this time or later.
+    pub from: WallMs,
 }
 
 impl Store {
@@ -29,12 +41,12 @@ impl Store {
     /// # Errors
     /// [`StoreError`]: the store is as it was.
     pub fn prune(&mut self, keep: &Keep) -> Result<bool, StoreError> {
-        let receipts = self.prune_receipts(number(keep.receipts_from.as_millis()))?;
+        let receipts = self.prune_receipts(number(keep.receipts_from.as_millis()), keep.held)?;
         let hours = self.prune_hours(keep.hours_from.min(keep.receipts_from))?;
         Ok(receipts || hours)
     }
 
-    fn prune_receipts(&mut self, from: i64) -> Result<bool, StoreError> {
+    fn prune_receipts(&mut self, from: i64, held: Option<Held>) -> Result<bool, StoreError> {
         let transaction = self.connection.0.transaction()?;
         let place = |sql: &str, parameter: i64| -> Result<Option<i64>, StoreError> {
             Ok(transaction.query_row(sql, [parameter], |row| row.get(0))?)
@@ -48,13 +60,24 @@ impl Store {
             [behind, from],
             |row| row.get::<_, Option<i64>>(0),
         )?;
-        if let Some(kept) = kept {
+        let held = match held {
+            Some(Held { after, from }) => {
+                first_held(&transaction, (number(after), behind, number(from.as_millis())))?
+            }
+            None => None,
+        };
+        for kept in [kept, held].into_iter().flatten() {
             upto = upto.min(Revision(entry_of(kept).0.saturating_sub(1)));
         }
+        let behind = first_place(Revision(upto.0.saturating_add(1)));
+        // No further than receipts go: who took all of them has lost nothing.
+        let Some(last) = place("SELECT max(place) FROM receipts WHERE place < ?", behind)? else {
+            return Ok(false);
+        };
+        upto = entry_of(last);
         if upto <= self.pruned {
             return Ok(false);
         }
-        let behind = first_place(Revision(upto.0.saturating_add(1)));
         sums_of(&transaction, behind)?.write(&transaction, "base")?;
         let gone = transaction.execute("DELETE FROM receipts WHERE place < ?", [behind])?;
         save(&transaction, &self.coverage, upto)?;

@@ -4,6 +4,7 @@
 
 mod crash;
 mod model;
+mod parcels;
 mod questions;
 
 use base::{Amount, BudgetId, ModelName, NanoUsd, RequestId, Tokens, UserHash, WindowId};

@@ -73,6 +73,10 @@ metrics! {
     USAGE_WAITING = "portolan_usage_waiting", "Applied receipts that wait to be written to the usage store";
     USAGE_FAILING = "portolan_usage_failing", "1 while the usage store cannot be written, 0 otherwise";
     USAGE_WRITTEN = "portolan_usage_written", "Receipts written to the usage store, fetched ones included";
+    CLICKHOUSE_BEHIND = "portolan_clickhouse_behind_receipts", "Receipts that wait for the server outside, counted up to a million, at the central node that leads; 0 elsewhere";
+    CLICKHOUSE_FAILING = "portolan_clickhouse_failing", "1 at the central node that leads while the server outside takes no receipts, 0 otherwise";
+    CLICKHOUSE_SHIPPED = "portolan_clickhouse_shipped", "Receipts that the server outside took from this node";
+    CLICKHOUSE_LOST = "portolan_clickhouse_lost_entries", "Log entries whose receipts were forgotten before the server outside took them";
     BUDGET_LIMIT = "portolan_budget_limit", "Limit of the open window, in the budget's unit, by budget";
     BUDGET_SPENT = "portolan_budget_spent", "Spent in the open window, in the budget's unit, by budget";
     BUDGET_GRANTED = "portolan_budget_granted", "Granted and not returned in the open window, in the budget's unit, by budget";

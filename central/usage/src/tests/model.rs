@@ -87,7 +87,7 @@ impl Node {
 
     fn prune(&mut self, before: u64) {
         let (receipts_from, earlier) = (batch(before).taken, self.store.pruned().0);
-        let keep = Keep { receipts_from, hours_from: WallMs::from_millis(0) };
+        let keep = Keep { receipts_from, hours_from: WallMs::from_millis(0), held: None };
         while self.store.prune(&keep).unwrap() {}
         let pruned = self.store.pruned().0;
         let may_go = |entry: u64| entry < before || batch(entry).receipts.is_empty();

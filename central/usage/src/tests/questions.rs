@@ -113,7 +113,7 @@ fn a_users_calls_are_listed_and_summed_from_receipts_as_long_as_these_are_kept()
     assert!(first >= since.as_millis() / HOUR_MS && hours.len() > 1);
 
     let receipts_from = batch(40).taken;
-    let keep = Keep { receipts_from, hours_from: WallMs::from_millis(0) };
+    let keep = Keep { receipts_from, hours_from: WallMs::from_millis(0), held: None };
     while store.prune(&keep).unwrap() {}
     assert!(of(&store, 0).0 < calls && sum(&all_totals(&store)) == whole);
     assert_eq!(of(&store, 0).1, Some(receipts_from));
@@ -139,7 +139,7 @@ fn old_hours_are_forgotten_once_nothing_came_into_them_for_as_long() {
     let mut store = filled();
     let far = WallMs::from_millis(START + 1_000 * HOUR_MS);
     let early = WallMs::from_millis(START + 10 * HOUR_MS);
-    while store.prune(&Keep { receipts_from: far, hours_from: early }).unwrap() {}
+    while store.prune(&Keep { receipts_from: far, hours_from: early, held: None }).unwrap() {}
     let left =
         store.view().totals(&Question { by: vec![Dimension::Hour], limit: 1_000, ..Question::default() });
     let left: Vec<u64> = left.unwrap().groups.iter().map(|group| group.values[0].parse().unwrap()).collect();
@@ -154,7 +154,7 @@ fn old_hours_are_forgotten_once_nothing_came_into_them_for_as_long() {
         .flat_map(|batch| batch.receipts.iter().map(|(_edge, one)| one.at.as_millis() / HOUR_MS))
         .collect();
     assert!(left.iter().all(|hour| expected.contains(hour)), "{left:?} {expected:?}");
-    while store.prune(&Keep { receipts_from: far, hours_from: far }).unwrap() {}
+    while store.prune(&Keep { receipts_from: far, hours_from: far, held: None }).unwrap() {}
     assert_eq!(all_totals(&store), []);
     let dims: i64 = store.view().0.query_row("SELECT count(*) FROM dims", (), |row| row.get(0)).unwrap();
     assert_eq!(dims, 0);

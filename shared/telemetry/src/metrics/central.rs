@@ -55,6 +55,14 @@ pub struct CentralMetrics {
     pub usage_failing: Gauge,
     /// Receipts written to the usage store.
     pub usage_written: Counter,
+    /// Receipts that wait for the server outside.
+    pub clickhouse_behind: Gauge,
+    /// 1 while it takes none.
+    pub clickhouse_failing: Gauge,
+    /// Receipts that it took.
+    pub clickhouse_shipped: Counter,
+    /// Log entries whose receipts were forgotten before.
+    pub clickhouse_lost: Counter,
     /// Version of the configuration.
     pub epoch: Gauge,
     /// Spans lost because the collector was slower than the calls.
@@ -93,6 +101,10 @@ impl CentralMetrics {
             usage_waiting: Gauge::default(),
             usage_failing: Gauge::default(),
             usage_written: Counter::default(),
+            clickhouse_behind: Gauge::default(),
+            clickhouse_failing: Gauge::default(),
+            clickhouse_shipped: Counter::default(),
+            clickhouse_lost: Counter::default(),
             epoch: Gauge::default(),
             spans_dropped: Counter::default(),
         };
@@ -117,6 +129,10 @@ impl CentralMetrics {
         register(&mut registry, names::USAGE_WAITING, &metrics.usage_waiting);
         register(&mut registry, names::USAGE_FAILING, &metrics.usage_failing);
         register(&mut registry, names::USAGE_WRITTEN, &metrics.usage_written);
+        register(&mut registry, names::CLICKHOUSE_BEHIND, &metrics.clickhouse_behind);
+        register(&mut registry, names::CLICKHOUSE_FAILING, &metrics.clickhouse_failing);
+        register(&mut registry, names::CLICKHOUSE_SHIPPED, &metrics.clickhouse_shipped);
+        register(&mut registry, names::CLICKHOUSE_LOST, &metrics.clickhouse_lost);
         register(&mut registry, names::EPOCH, &metrics.epoch);
         register(&mut registry, names::SPANS_DROPPED, &metrics.spans_dropped);
         registry.register_collector(Box::new(Tasks));
