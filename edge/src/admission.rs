@@ -149,7 +149,7 @@ pub(crate) async fn admit(
     edge: &Edge,
     arrival: &Arrival,
     caller: &Caller,
-    call: &Call,
+    call: &mut Call,
     route: &mut Route,
 ) -> Result<Permit, Denied> {
     let passed = pass(edge, arrival, caller, route).await.map_err(Denied::Limit)?;
@@ -238,21 +238,22 @@ async fn pay(
     edge: &Edge,
     arrival: &Arrival,
     caller: &Caller,
-    call: &Call,
+    call: &mut Call,
     route: &mut Route,
 ) -> Result<Paid, Denied> {
     let (purse, principal) = (&edge.purse, caller.principal());
     loop {
-        let reached = thresholds::reached(route.payers(), principal, purse);
+        let reached = thresholds::reached(call, route.payers(), principal, purse);
         if let Some(refused) = reached.refused {
             if route.leave_out(refused.budget) {
                 continue;
             }
-            let thresholds::Refused { budget: id, limit, spent } = refused;
+            let thresholds::Refused { budget: id, limit, spent, feature } = refused;
             let short = short(id, route.payers(), &route.asks());
-            return Err(Denied::Budget(Refusal::Reached { budget: id, limit, spent }, short));
+            return Err(Denied::Budget(Refusal::Reached { budget: id, limit, spent, feature }, short));
         }
-        route.economize(call, reached.economy);
+        call.turn_off(&reached.economy.off);
+        route.economize(call, &reached.economy);
         let billed = Billed {
             tenant: principal.tenant.clone(),
             app: principal.app.clone(),

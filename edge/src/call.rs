@@ -249,7 +249,7 @@ impl Entering<'_> {
         let mut route = routing::route(caller, &call, &arrival.behalf, &edge.region, chance)
             .inspect_err(|no_route| known.budget = no_route.budget().cloned())?;
         // Whether it may be made now: limits, then budgets.
-        let admitted = admission::admit(edge, arrival, caller, &call, &mut route).await;
+        let admitted = admission::admit(edge, arrival, caller, &mut call, &mut route).await;
         edge.metrics.admitted(&admitted);
         let permit = admitted.map_err(|denied| {
             (known.budget, known.limit) = (denied.budget(), denied.limit());

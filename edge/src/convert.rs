@@ -3,11 +3,12 @@
 //! Same-dialect calls are not rebuilt: the caller's bytes go on, with the model's name, a cap and the wish for usage put
 //! in where they differ; everything unknown passes untouched. Answers of the same dialect need no conversion at all.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::{Code, Tokens};
 use bytes::Bytes;
-use dialect::openai::{self, Ask, BadRequest, Patch};
+use dialect::openai::{self, Ask, BadRequest, Off, Patch};
 use edge_core::bound::{Bound, Size};
 use edge_core::plan::{Attempt, Offer, Path};
 use http::HeaderMap;
@@ -15,7 +16,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODIN
 use seam::Host;
 use telemetry::trace::Context;
 use wire::call::{CallHead, ServeAt};
-use wire::catalog::{Dialect, Model, Operation, Timeouts};
+use wire::catalog::{Dialect, Feature, Model, Operation, Timeouts};
 
 use crate::counting::{Counting, Said};
 use crate::identity::Caller;
@@ -47,6 +48,17 @@ pub(crate) struct Call {
     body: Bytes,
     ask: Ask,
     said: Said,
+    /// Features it uses that are off.
+    off: BTreeSet<Feature>,
+}
+
+/// How a call uses a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It can be made without.
+    Spare,
+    /// Without it, it were another call.
+    Needed,
 }
 
 /// Whether the body's headers allow to read it; asked before the body is.
@@ -86,7 +98,13 @@ pub(crate) fn read(operation: Operation, body: Bytes) -> Result<Call, Unreadable
         Operation::Chat => openai::scan_chat(&body),
         Operation::Embeddings => openai::scan_embeddings(&body),
     };
-    Ok(Call { operation, ask: ask.map_err(Unreadable::Body)?, body, said: Said::default() })
+    Ok(Call {
+        operation,
+        ask: ask.map_err(Unreadable::Body)?,
+        body,
+        said: Said::default(),
+        off: BTreeSet::new(),
+    })
 }
 
 impl Call {
@@ -115,6 +133,30 @@ impl Call {
         self.said = counting.said(host, self.operation, &self.body, offer).await;
     }
 
+    /// How it uses a feature; `None`: not at all.
+    pub(crate) const fn uses(&self, feature: Feature) -> Option<Use> {
+        let uses = &self.ask.uses;
+        match feature {
+            Feature::Tools if uses.needs_tool => Some(Use::Needed),
+            Feature::Tools if uses.tools => Some(Use::Spare),
+            Feature::Choices if uses.choices => Some(Use::Spare),
+            Feature::Reasoning if uses.reasoning => Some(Use::Spare),
+            Feature::Images if uses.images => Some(Use::Needed),
+            Feature::Audio if uses.audio => Some(Use::Needed),
+            Feature::Tools | Feature::Choices | Feature::Reasoning | Feature::Images | Feature::Audio => None,
+        }
+    }
+
+    /// From now on it goes without these.
+    pub(crate) fn turn_off(&mut self, features: &BTreeSet<Feature>) {
+        self.off.extend(features);
+    }
+
+    /// What it goes without.
+    pub(crate) const fn off(&self) -> &BTreeSet<Feature> {
+        &self.off
+    }
+
     /// How large it is for a model.
     pub(crate) fn size(&self, model: &Model) -> Size {
         let facts = &self.ask.facts;
@@ -131,7 +173,7 @@ impl Call {
             likely,
             likely_is_whole: input.is_some(),
             cap: self.ask.cap,
-            answers: self.ask.choices,
+            answers: if self.off.contains(&Feature::Choices) { 1 } else { self.ask.choices },
             images,
         }
     }
@@ -175,7 +217,13 @@ pub(crate) fn outbound(
     let body = match model.dialect {
         Dialect::Openai => {
             let name = model.upstream_model.as_deref().unwrap_or_else(|| model.name.as_str());
-            let patch = Patch { model: Some(name), include_usage: true, cap: bound.wire_cap };
+            let is_off = |feature| call.off.contains(&feature);
+            let off = Off {
+                tools: is_off(Feature::Tools),
+                choices: is_off(Feature::Choices),
+                reasoning: is_off(Feature::Reasoning),
+            };
+            let patch = Patch { model: Some(name), include_usage: true, cap: bound.wire_cap, off };
             call.ask.patch(&call.body, &patch)
         }
     };

@@ -18,7 +18,7 @@ use edge_core::wallet::{Decision, Held, Refused, Stands, WaitId, Wallet, Why};
 use seam::{Host, Lock};
 use tokio::sync::{Notify, oneshot};
 use wal::WalError;
-use wire::catalog::Budget;
+use wire::catalog::{Budget, Feature};
 use wire::codec::CodecError;
 use wire::refusal::{Said, Stood};
 
@@ -96,6 +96,8 @@ pub enum Refusal {
         limit: Amount,
         /// What is known to be spent.
         spent: Amount,
+        /// Only those that cannot do without this; `None`: all.
+        feature: Option<Feature>,
     },
     /// Central could not be asked about a budget.
     Unavailable {

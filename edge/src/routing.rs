@@ -175,9 +175,10 @@ impl Route {
     }
 
     /// Makes the call cheaper: a smaller cap goes on the wire, and only the cheapest models are left.
-    pub(crate) fn economize(&mut self, call: &Call, economy: Economy) {
-        if let Some(cap) = economy.output_cap.filter(|_| call.operation() == Operation::Chat) {
-            self.cap(call, cap);
+    pub(crate) fn economize(&mut self, call: &Call, economy: &Economy) {
+        let cap = economy.output_cap.filter(|_| call.operation() == Operation::Chat);
+        if cap.is_some() || !economy.off.is_empty() {
+            self.shrink(call, cap);
         }
         // What is likely compares models that are bounded by other means.
         let least = self.bounds.iter().filter_map(|(_, bound)| bound.likely_cost).min();
@@ -188,18 +189,18 @@ impl Route {
         }
     }
 
-    fn cap(&mut self, call: &Call, cap: Tokens) {
+    /// Bounds the call anew: as what it is by now, and with a smaller cap, if there is one.
+    fn shrink(&mut self, call: &Call, cap: Option<Tokens>) {
         for (model, bound) in &mut self.bounds {
             let candidate = self.offer.candidates().find(|candidate| candidate.index == *model);
             let Some(candidate) = candidate else { continue };
             let size = call.size(&candidate.model);
-            if size.cap.is_some_and(|given| given <= cap) {
-                return;
-            }
-            let size = Size { cap: Some(cap), ..size };
-            *bound = Bound::of(&size, call.operation(), &candidate.model, true, self.at);
+            let smaller = cap.filter(|cap| size.cap.is_none_or(|given| given > *cap));
+            let is_paid = self.payers.iter().any(|payer| payer.pays_for(*model));
+            let size = Size { cap: smaller.or(size.cap), ..size };
+            *bound = Bound::of(&size, call.operation(), &candidate.model, is_paid, self.at);
             // The caller gave none, or a larger one.
-            bound.wire_cap = bound.wire_cap.or(Some(cap));
+            bound.wire_cap = bound.wire_cap.or(smaller);
         }
     }
 

@@ -32,6 +32,7 @@ use crate::payers::Payer;
 use crate::record;
 use crate::routing::Route;
 use crate::spans;
+use crate::thresholds;
 use bill::Bill;
 use metered::Metered;
 pub(crate) use metered::Stopped;
@@ -51,6 +52,8 @@ pub(crate) struct Open {
     pub(crate) asked: Option<ModelName>,
     pub(crate) stream: bool,
     pub(crate) bytes_in: u64,
+    /// Features that it went without.
+    pub(crate) off: Vec<&'static str>,
     pub(crate) times: Times,
     /// The last attempt and its bound.
     pub(crate) attempt: Option<(Attempt, Bound)>,
@@ -112,6 +115,7 @@ impl Account {
             asked: call.model().parse().ok(),
             stream: call.stream(),
             bytes_in: call.len() as u64,
+            off: thresholds::names(call.off()),
             arrival,
             caller,
             permit,

@@ -1,10 +1,13 @@
 //! What budgets do to calls before they are exhausted: warn, make them cheaper, refuse them. What is spent is what central
 //! last said, up to a second old while the budget is used.
 
+use std::collections::BTreeSet;
+
 use base::{Amount, BudgetId, Tokens};
 use http::{HeaderName, HeaderValue};
-use wire::catalog::{Action, Threshold};
+use wire::catalog::{Action, Feature, Threshold};
 
+use crate::convert::{Call, Use};
 use crate::payers::Payer;
 use crate::purse::Purse;
 use crate::snapshot::Principal;
@@ -13,12 +16,14 @@ use crate::snapshot::Principal;
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-portolan-budget");
 
 /// How a call gets cheaper.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Economy {
     /// Most output tokens of one answer.
     pub(crate) output_cap: Option<Tokens>,
     /// Only the cheapest models may answer.
     pub(crate) cheapest: bool,
+    /// Features that the call uses and goes without.
+    pub(crate) off: BTreeSet<Feature>,
 }
 
 /// A budget that refuses, though it may not be exhausted.
@@ -27,6 +32,8 @@ pub(crate) struct Refused {
     pub(crate) budget: BudgetId,
     pub(crate) limit: Amount,
     pub(crate) spent: Amount,
+    /// What the call cannot do without, if it is that; `None`: any call.
+    pub(crate) feature: Option<Feature>,
 }
 
 /// What thresholds say of one call.
@@ -39,7 +46,7 @@ pub(crate) struct Reached {
 }
 
 /// Which thresholds a call of `principal` that these pay for has reached.
-pub(crate) fn reached(payers: &[Payer], principal: &Principal, purse: &Purse) -> Reached {
+pub(crate) fn reached(call: &Call, payers: &[Payer], principal: &Principal, purse: &Purse) -> Reached {
     let mut reached = Reached::default();
     for payer in payers.iter().filter(|payer| !payer.budget.thresholds.is_empty()) {
         let Some((used, limit, spent)) = purse.used(payer.id()) else { continue };
@@ -48,7 +55,11 @@ pub(crate) fn reached(payers: &[Payer], principal: &Principal, purse: &Purse) ->
                 && !threshold.except_keys.contains(&principal.key)
                 && !threshold.except_tenants.contains(&principal.tenant)
         };
-        let mut did = None;
+        let (mut did, mut off) = (None, BTreeSet::new());
+        let mut refuse = |feature| {
+            let refused = Refused { budget: payer.id(), limit, spent, feature };
+            reached.refused = reached.refused.or(Some(refused));
+        };
         for threshold in payer.budget.thresholds.iter().filter(concerned) {
             match &threshold.action {
                 Action::Warn => did = did.or(Some("warn")),
@@ -56,19 +67,37 @@ pub(crate) fn reached(payers: &[Payer], principal: &Principal, purse: &Purse) ->
                     did = Some("downgrade");
                     reached.economy.add(*output_cap, *cheapest);
                 }
-                Action::Refuse => {
-                    let refused = Refused { budget: payer.id(), limit, spent };
-                    reached.refused = reached.refused.or(Some(refused));
+                Action::Restrict { output_cap, cheapest, off: features } => {
+                    did = Some("downgrade");
+                    reached.economy.add(*output_cap, *cheapest);
+                    for feature in features {
+                        match call.uses(*feature) {
+                            Some(Use::Spare) => off.extend([*feature]),
+                            Some(Use::Needed) => refuse(Some(*feature)),
+                            None => {}
+                        }
+                    }
                 }
+                Action::Refuse => refuse(None),
             }
         }
         if let Some(did) = did {
             let name = &payer.budget.name;
-            let told = format!("{name}; used={}.{:03}; did={did}", used / 1_000, used % 1_000);
+            let mut told = format!("{name}; used={}.{:03}; did={did}", used / 1_000, used % 1_000);
+            if !off.is_empty() {
+                told.push_str("; off=");
+                told.push_str(&names(&off).join(","));
+            }
             reached.notices.extend(HeaderValue::try_from(told));
         }
+        reached.economy.off.append(&mut off);
     }
     reached
+}
+
+/// As headers and records spell them.
+pub(crate) fn names(features: &BTreeSet<Feature>) -> Vec<&'static str> {
+    features.iter().map(|feature| feature.as_str()).collect()
 }
 
 impl Economy {

@@ -122,6 +122,8 @@ struct State {
     of_keys: Lock<BTreeMap<String, Fault>>,
     /// Calls received with each key.
     by_key: Lock<BTreeMap<String, u64>>,
+    /// What was asked last.
+    asked: Lock<serde_json::Value>,
     calls: AtomicU64,
     left: AtomicU64,
     released: watch::Sender<bool>,
@@ -136,6 +138,7 @@ impl Faulty {
             fault: Lock::new(Fault::None),
             of_keys: Lock::default(),
             by_key: Lock::default(),
+            asked: Lock::default(),
             calls: AtomicU64::new(0),
             left: AtomicU64::new(0),
             released: watch::Sender::new(false),
@@ -158,6 +161,12 @@ impl Faulty {
     /// The fault of calls with a key, whatever they ask for.
     pub fn set_for(&self, key: &str, fault: Fault) {
         self.state.of_keys.lock().insert(key.to_owned(), fault);
+    }
+
+    /// The body of the last call.
+    #[must_use]
+    pub fn asked(&self) -> serde_json::Value {
+        self.state.asked.lock().clone()
     }
 
     /// Calls received with a key.
@@ -219,6 +228,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
         state.calls.fetch_add(1, Ordering::SeqCst);
         let request: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         let model = request["model"].as_str().unwrap_or_default();
+        state.asked.lock().clone_from(&request);
         let bearer = head.bearer.unwrap_or_default();
         let of_key = state.of_keys.lock().get(&bearer).copied();
         *state.by_key.lock().entry(bearer).or_default() += 1;

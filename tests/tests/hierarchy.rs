@@ -249,6 +249,61 @@ async fn a_providers_limits_are_held_over_all_edges() {
     assert!(mesh.operate(&["budgets"]).unwrap().contains("shared.requests_per_min"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_threshold_turns_features_off_and_refuses_what_cannot_do_without() {
+    let mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
+    let server = Faulty::start().await;
+    let story = Story::new("plain")
+        .with(&format!(
+            "models: [{{name: either, price: {{input: 0, output: 0}}, context: 8192, output_cap: 64, replicas: [{{name: a, region: eu, url: \"{}\"}}]}}]",
+            server.url()
+        ))
+        .with(
+            "budgets:
+  - name: plain-calls
+    tenant: plain
+    unit: requests
+    window: total
+    limit: 1000
+    mode: soft
+    thresholds: [{at: 0.001, do: downgrade, features_off: [tools, n, reasoning, images]}]",
+        );
+    story.apply(&mesh);
+    let (client, url, key) = (mesh.client(), mesh.plain("eu"), story.key());
+    let ask = |more: Value| {
+        let mut body = json!({"model": "either", "messages": [{"role": "user", "content": "hi"}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.to_string()
+    };
+    let call = async |more: Value| client.post(&url, "/v1/chat/completions", &key, ask(more)).await.unwrap();
+    let dear = json!({
+        "n": 3, "reasoning_effort": "high", "tools": [{"type": "function", "function": {"name": "f"}}],
+        "tool_choice": "auto", "x_unknown": 1.5,
+    });
+    let answer = until("the threshold is reached", async || {
+        let answer = call(dear.clone()).await;
+        answer.headers.contains_key("x-portolan-budget").then_some(answer)
+    })
+    .await;
+    let told = answer.headers["x-portolan-budget"].to_str().unwrap();
+    assert!(answer.status == 200 && told.ends_with("did=downgrade; off=tools,n,reasoning"), "{told}");
+    let asked = server.asked();
+    let left =
+        ["n", "reasoning_effort", "tools", "tool_choice", "x_unknown"].map(|field| asked[field].clone());
+    assert_eq!(left, [json!(1), json!("low"), Value::Null, Value::Null, json!(1.5)], "{asked}");
+
+    let demands = json!({"tools": [{"type": "function"}], "tool_choice": "required"});
+    let image = json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]});
+    for (more, words) in [(demands, "calls that demand a tool"), (image, "calls with images")] {
+        let refused = call(more).await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (402, "budget_exceeded".to_owned()));
+        assert!(said(&refused).contains(words), "{}", said(&refused));
+    }
+    let plain = call(json!({})).await;
+    let told = plain.headers["x-portolan-budget"].to_str().unwrap();
+    assert!(plain.status == 200 && told.ends_with("did=downgrade"), "{told}");
+}
+
 struct Asking<'a> {
     mesh: &'a Mesh,
     key: String,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{Amount, Code, ModelName, Mono, Unit, WallMs};
 use edge_core::bound::Lacks;
 use edge_core::limits::{Per, Refused};
-use wire::catalog::{Budget, Window};
+use wire::catalog::{Budget, Feature, Window};
 
 use super::Rejection;
 use crate::admission::{Denied, Level};
@@ -249,8 +249,8 @@ fn unpaid(refusal: &Refusal, short: Option<&(Arc<Budget>, Amount)>, wall: WallMs
         Refusal::Exceeded { limit, spent, .. } => {
             spent_up(exceeded(short, *limit, *spent, wall), short, wall)
         }
-        Refusal::Reached { limit, spent, .. } => {
-            spent_up(reached(name, short, *limit, *spent, wall), short, wall)
+        Refusal::Reached { limit, spent, feature, .. } => {
+            spent_up(reached(name, short, (*limit, *spent), *feature, wall), short, wall)
         }
         Refusal::Unavailable { .. } => Rejection::new(
             Code::BudgetUnavailable,
@@ -295,14 +295,22 @@ fn starts_anew(budget: &Budget, wall: WallMs) -> String {
 fn reached(
     name: &str,
     short: Option<&(Arc<Budget>, Amount)>,
-    limit: Amount,
-    spent: Amount,
+    (limit, spent): (Amount, Amount),
+    feature: Option<Feature>,
     wall: WallMs,
 ) -> String {
-    let Some((budget, _most)) = short else { return format!("The budget {name} refuses calls.") };
+    let calls = match feature {
+        None => "calls",
+        Some(Feature::Tools) => "calls that demand a tool",
+        Some(Feature::Images) => "calls with images",
+        Some(Feature::Audio) => "calls with sound",
+        Some(Feature::Choices) => "calls for several answers",
+        Some(Feature::Reasoning) => "calls that reason",
+    };
+    let Some((budget, _most)) = short else { return format!("The budget {name} refuses {calls}.") };
     let reset = starts_anew(budget, wall);
     let (limit, spent) = (budget.unit.show(limit), budget.unit.show(spent));
-    format!("So much of the budget {name} is spent that it refuses calls: {spent} of {limit}. {reset}")
+    format!("So much of the budget {name} is spent that it refuses {calls}: {spent} of {limit}. {reset}")
 }
 
 /// How long a caller waits at most for `most` of a budget of a minute or of a span that moves; others are not waited for.

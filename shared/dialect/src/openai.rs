@@ -3,6 +3,7 @@
 mod ask;
 mod error;
 mod facts;
+mod features;
 mod limits;
 mod models;
 mod reply;
@@ -15,6 +16,7 @@ mod written;
 pub use ask::{Ask, BadRequest, Patch, scan_chat, scan_embeddings};
 pub use error::{UpstreamError, error_body, error_event, upstream_error};
 pub use facts::{Counted, Facts};
+pub use features::{Off, Uses};
 pub use limits::{Allowance, rate_headers};
 pub use models::{ListedModel, models_list};
 pub use reply::{BadReply, check_chat, check_embeddings};

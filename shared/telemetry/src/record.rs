@@ -66,6 +66,8 @@ pub struct CallRecord {
     /// Why, when it did not end well.
     #[serde(serialize_with = "attempt::stable")]
     pub code: Option<Code>,
+    /// Features that thresholds of its budgets turned off.
+    pub features_off: Vec<&'static str>,
     /// The budget that refused it, or that holds no more for its stream.
     pub budget: Option<Name>,
     /// The limit that refused it: whose, `node`, `tenant`, `app`, `key` or `model`, and which, such as `key.requests_per_s`.
@@ -403,6 +405,7 @@ mod tests {
             outcome: Outcome::Complete,
             code: None,
             budget: None,
+            features_off: Vec::new(),
             limit: None,
             identified_us: None,
             admitted_us: None,

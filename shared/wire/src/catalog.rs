@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::calendar::Zone;
 
+mod thresholds;
+
+pub use thresholds::{Action, Feature, Threshold};
+
 /// Limits at one level; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
@@ -321,35 +325,6 @@ pub enum Mode {
         /// The most that calls of one edge may need together without credit while it hears nothing of central.
         overdraft: Amount,
     },
-}
-
-/// What happens once so much of a budget is spent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Threshold {
-    /// From which share of the limit on, in thousandths.
-    pub at_per_mille: u16,
-    /// What happens.
-    pub action: Action,
-    /// Keys whose calls it does not concern.
-    pub except_keys: Vec<Name>,
-    /// Tenants whose calls it does not concern.
-    pub except_tenants: Vec<TenantName>,
-}
-
-/// What a threshold does to calls.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Action {
-    /// Their answers say how much is spent.
-    Warn,
-    /// They are made cheaper, and their answers say so.
-    Downgrade {
-        /// Most output tokens of one answer.
-        output_cap: Option<Tokens>,
-        /// Only the cheapest of the route's models may answer.
-        cheapest: bool,
-    },
-    /// They are refused.
-    Refuse,
 }
 
 /// A budget.

@@ -14,8 +14,9 @@ use serde::de::DeserializeOwned;
 use wire::calendar::Zone;
 use wire::call::{CallHead, Failure, Hop, ReplyHead, ServeAt, Tail};
 use wire::catalog::{
-    Action, App, Budget, Change, Dialect, Group, Key, Limits, Mode, Model, Object, ObjectId, Operation,
-    Provider, ProviderKey, Replica, Route, Scope, Strategy, Target, Tenant, Threshold, Timeouts, Window,
+    Action, App, Budget, Change, Dialect, Feature, Group, Key, Limits, Mode, Model, Object, ObjectId,
+    Operation, Provider, ProviderKey, Replica, Route, Scope, Strategy, Target, Tenant, Threshold, Timeouts,
+    Window,
 };
 use wire::control::{Health, Hello, NodeAddr, Opening, ToCentral, ToEdge, Welcome};
 use wire::ledger::{
@@ -427,6 +428,7 @@ fn soft_budget() -> Object {
             Action::Warn,
             Action::Downgrade { output_cap: Some(Tokens(4)), cheapest: true },
             Action::Refuse,
+            Action::Restrict { output_cap: None, cheapest: true, off: Feature::ALL.into() },
         ]
         .map(|action| Threshold {
             at_per_mille: 800,

@@ -3,7 +3,7 @@
 use base::{Amount, BudgetId, ModelName, Name, TenantName, Tokens, Unit};
 use settings::{Fields, Value, decimal, flag, number, text, whole, word};
 use wire::calendar::Zone;
-use wire::catalog::{Action, Budget, Mode, Object, Scope, Threshold, Window};
+use wire::catalog::{Action, Budget, Feature, Mode, Object, Scope, Threshold, Window};
 
 use super::{Extra, accounts, zones};
 
@@ -126,31 +126,45 @@ fn threshold(fields: &mut Fields<'_, '_>) -> Option<Threshold> {
     let action = fields.required("do", act);
     let output_cap = fields.optional("output_cap", whole);
     let cheapest = fields.or("cheapest", flag, false);
+    let off = fields.list("features_off", feature);
     let except_keys = fields.list("except_keys", word);
     let except_tenants = fields.list("except_tenants", word);
-    let (output_cap, cheapest) = (output_cap?, cheapest?);
+    let (output_cap, cheapest, off) = (output_cap?, cheapest?, off?.unwrap_or_default());
+    let is_cheaper = output_cap.is_some() || cheapest || !off.is_empty();
     let action = match action? {
         Act::Warn => Action::Warn,
         Act::Refuse => Action::Refuse,
-        Act::Downgrade => Action::Downgrade { output_cap: output_cap.map(Tokens), cheapest },
+        Act::Downgrade if off.is_empty() => {
+            Action::Downgrade { output_cap: output_cap.map(Tokens), cheapest }
+        }
+        Act::Downgrade => Action::Restrict { output_cap: output_cap.map(Tokens), cheapest, off },
     };
     match action {
-        Action::Downgrade { output_cap: None, cheapest: false } => {
-            fields
-                .missing("cheapest", "say how calls get cheaper: `cheapest: true`, or `output_cap`, or both");
+        Action::Downgrade { .. } if !is_cheaper => {
+            fields.missing(
+                "cheapest",
+                "say how calls get cheaper: `cheapest: true`, `output_cap`, `features_off`, or several of them",
+            );
             return None;
         }
-        Action::Warn | Action::Refuse if output_cap.is_some() || cheapest => {
-            fields.at_fault("do", "`output_cap` and `cheapest` belong to `downgrade`");
+        Action::Warn | Action::Refuse if is_cheaper => {
+            fields.at_fault("do", "`output_cap`, `cheapest` and `features_off` belong to `downgrade`");
             return None;
         }
-        Action::Downgrade { .. } | Action::Warn | Action::Refuse => {}
+        Action::Downgrade { .. } | Action::Restrict { .. } | Action::Warn | Action::Refuse => {}
     }
     Some(Threshold {
         at_per_mille: at_per_mille?,
         action,
         except_keys: except_keys?.unwrap_or_default(),
         except_tenants: except_tenants?.unwrap_or_default(),
+    })
+}
+
+fn feature(value: &Value) -> Result<Feature, String> {
+    let given = text(value)?;
+    Feature::ALL.into_iter().find(|feature| feature.as_str() == given).ok_or_else(|| {
+        format!("{given:?} is no feature that can be off; known are tools, n, reasoning, images and audio")
     })
 }
 

@@ -238,16 +238,21 @@ fn amount(unit: Unit, amount: Amount) -> Value {
 }
 
 fn threshold_form(threshold: &Threshold) -> Value {
-    let (action, output_cap, cheapest) = match threshold.action {
-        Action::Warn => ("warn", None, None),
-        Action::Downgrade { output_cap, cheapest } => ("downgrade", output_cap, Some(cheapest)),
-        Action::Refuse => ("refuse", None, None),
+    let (action, output_cap, cheapest, off) = match &threshold.action {
+        Action::Warn => ("warn", None, None, None),
+        Action::Downgrade { output_cap, cheapest } => ("downgrade", *output_cap, Some(cheapest), None),
+        Action::Restrict { output_cap, cheapest, off } => {
+            let off: Vec<_> = off.iter().map(|feature| feature.as_str()).collect();
+            ("downgrade", *output_cap, Some(cheapest), Some(off))
+        }
+        Action::Refuse => ("refuse", None, None, None),
     };
     json!({
         "at": decimal::text(base::NanoUsd(u64::from(threshold.at_per_mille) * 1_000_000)),
         "do": action,
         "output_cap": output_cap,
         "cheapest": cheapest,
+        "features_off": off,
         "except_keys": threshold.except_keys,
         "except_tenants": threshold.except_tenants,
     })

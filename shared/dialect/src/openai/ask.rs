@@ -8,9 +8,10 @@ use bytes::{Bytes, BytesMut};
 use serde_json::value::RawValue;
 
 use super::facts::{self, Facts};
+use super::features::{self, Off, Uses};
 use super::scan::{self, given, span};
 
-const CHAT: &[&str; 10] = &[
+const CHAT: &[&str; 19] = &[
     "model",
     "messages",
     "stream",
@@ -18,9 +19,18 @@ const CHAT: &[&str; 10] = &[
     "max_tokens",
     "max_completion_tokens",
     "n",
-    "tools",
     "web_search_options",
     "prediction",
+    features::FIELDS[0],
+    features::FIELDS[1],
+    features::FIELDS[2],
+    features::FIELDS[3],
+    features::FIELDS[4],
+    features::FIELDS[5],
+    features::FIELDS[6],
+    features::FIELDS[7],
+    features::FIELDS[8],
+    features::FIELDS[9],
 ];
 
 const EMBEDDINGS: &[&str; 2] = &["model", "input"];
@@ -58,6 +68,8 @@ pub struct Ask {
     pub cap: Option<Tokens>,
     /// Answers asked for at once (`n`).
     pub choices: u32,
+    /// Features it uses.
+    pub uses: Uses,
     /// What bounds the input.
     pub facts: Facts,
     spans: Spans,
@@ -72,6 +84,8 @@ struct Spans {
     usage: UsagePlace,
     /// The values of `max_tokens` and `max_completion_tokens` to replace, and what they are where given.
     caps: Vec<(Range<usize>, Option<Tokens>)>,
+    /// What features ask for.
+    dear: features::Spans,
 }
 
 /// Where a request for usage goes.
@@ -97,6 +111,8 @@ pub struct Patch<'a> {
     pub include_usage: bool,
     /// Lower every output cap to this; when there is none, put `max_tokens`, the name all compatible servers know.
     pub cap: Option<Tokens>,
+    /// Features to leave out.
+    pub off: Off,
 }
 
 /// Reads a body of `POST /v1/chat/completions`.
@@ -104,13 +120,15 @@ pub struct Patch<'a> {
 /// # Errors
 /// [`BadRequest`] when the body is not JSON or a field that we read has the wrong type.
 pub fn scan_chat(body: &Bytes) -> Result<Ask, BadRequest> {
-    let [model, messages, stream, options, max_tokens, max_completion, n, tools, web, prediction] =
+    let [model, messages, stream, options, max_tokens, max_completion, n, web, prediction, dear @ ..] =
         scan::object(body, CHAT)?;
     let mut spans = Spans { start: first_brace(body), ..Spans::default() };
     let name = model_name(body, model, &mut spans)?;
     let messages = given(messages).ok_or_else(|| missing("messages", "an array of messages"))?;
     let mut facts = facts::of_messages(body.len(), messages)?;
-    facts.tools = given(tools).is_some();
+    let (uses, dear) = features::of(body, dear, n, &facts);
+    facts.tools = uses.tools;
+    spans.dear = dear;
     let extra = given(web).map(|_| "web_search_options").or_else(|| given(prediction).map(|_| "prediction"));
     facts.unbounded = facts.unbounded.or(extra);
     let include_usage = stream_options(body, options, &mut spans)?;
@@ -122,6 +140,7 @@ pub fn scan_chat(body: &Bytes) -> Result<Ask, BadRequest> {
         include_usage,
         cap: caps.into_iter().flatten().max(),
         choices: choices(n)?,
+        uses,
         facts,
         spans,
     })
@@ -145,6 +164,7 @@ pub fn scan_embeddings(body: &Bytes) -> Result<Ask, BadRequest> {
         include_usage: false,
         cap: None,
         choices: 1,
+        uses: Uses::default(),
         facts: Facts { bytes: body.len(), ..Facts::default() },
         spans,
     })
@@ -169,10 +189,11 @@ impl Ask {
                 insert.push_str(&format!("\"max_tokens\":{cap},"));
             }
         }
+        edits.extend(self.spans.dear.edits(body, patch.off));
         if !insert.is_empty() {
             edits.push((self.spans.start..self.spans.start, insert.into()));
         }
-        edits.sort_by_key(|(span, _text)| span.start);
+        edits.sort_by_key(|(span, _text)| (span.start, span.end));
         apply(body, &edits)
     }
 

@@ -29,6 +29,8 @@ pub struct Facts {
     pub images: usize,
     /// How many of the body's bytes they take.
     pub image_bytes: usize,
+    /// Whether there is sound.
+    pub audio: bool,
     /// Whether tools are offered.
     pub tools: bool,
     /// The part of the call that has no bound, when one has none: media other than text and images, searches
@@ -117,7 +119,10 @@ fn count_parts(content: &RawValue, facts: &mut Facts) -> Result<(), BadRequest> 
                 facts.images += 1;
                 facts.image_bytes += raw.get().len();
             }
-            Some("input_audio") => facts.unbounded = Some("input_audio"),
+            Some("input_audio") => {
+                facts.audio = true;
+                facts.unbounded = Some("input_audio");
+            }
             Some("file") => facts.unbounded = Some("file"),
             Some(_) | None => facts.unbounded = Some("content part"),
         }

@@ -32,7 +32,7 @@ fn a_chat_call_is_read() {
 fn a_patch_changes_its_spans_and_nothing_else() {
     let text = r#" { "x" : [1,  2.50, "é"], "model" : "a", "messages":[{"role":"user","content":"hi"}],"stream":true }"#;
     let ask = chat(text);
-    let patch = Patch { model: Some("b\"c"), include_usage: true, cap: Some(Tokens(5)) };
+    let patch = Patch { model: Some("b\"c"), include_usage: true, cap: Some(Tokens(5)), ..Patch::default() };
     let expected = r#" {"stream_options":{"include_usage":true},"max_tokens":5, "x" : [1,  2.50, "é"], "model" : "b\"c", "messages":[{"role":"user","content":"hi"}],"stream":true }"#;
     assert_eq!(ask.patch(&body(text), &patch), expected);
     assert_eq!(ask.patch(&body(text), &Patch::default()), text);
@@ -164,7 +164,7 @@ proptest! {
         let unknown = format!("{pad}{}{pad}:{pad}[{},{pad}{number:e}]{pad}", quoted(&key), quoted(&text));
         let whole = format!(r#"{pad}{{{unknown},"model":"m",{MESSAGES}}}{pad}"#);
         let ask = scan_chat(&body(&whole)).unwrap();
-        let patched = ask.patch(&body(&whole), &Patch { model: Some("n"), include_usage: true, cap: None });
+        let patched = ask.patch(&body(&whole), &Patch { model: Some("n"), include_usage: true, ..Patch::default() });
         let expected = whole.replace("\"model\":\"m\"", "\"model\":\"n\"");
         prop_assert_eq!(patched, expected.as_bytes());
     }
