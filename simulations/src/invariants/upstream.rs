@@ -15,6 +15,9 @@ use crate::history::{Call, Served, ServedEnd, Struck};
 const LINKS_LIVE: Duration = Duration::from_secs(4);
 /// A node that stood still for longer knows that its links are gone: 3 s, and 250 ms between its looks at the clock.
 const NOTICED: Duration = Duration::from_millis(3_250);
+/// What a node sent into a cut before it gave up, its kernel sends again, at the latest so long after the cut is over; the
+/// server finds the request and that it was left.
+const SENT_AGAIN: Duration = Duration::from_secs(7);
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -50,8 +53,10 @@ fn could_not_know(evidence: &Evidence, call: &Call, served: &Served) -> bool {
     let mut between =
         struck.filter(|struck| [by, &call.edge].iter().any(|name| struck.machines.contains(name)));
     between.any(|struck| {
+        let is_left = served.end == ServedEnd::Left && served.first_token.is_none();
+        let lasts = if is_left { SENT_AGAIN } else { LINKS_LIVE };
         struck.at <= served.asked
-            && struck.healed.is_none_or(|healed| healed >= call.started && healed + LINKS_LIVE > served.asked)
+            && struck.healed.is_none_or(|healed| healed >= call.started && healed + lasts > served.asked)
     })
 }
 
@@ -90,6 +95,11 @@ mod tests {
         assert_eq!(judge(&evidence).len(), 1, "the edge itself knows");
         evidence.history.served[1].by = Some("edge-us".into());
         assert_eq!(judge(&evidence), []);
+        (evidence.history.served[1].first_token, evidence.history.served[1].asked) = (None, at(7_500));
+        assert_eq!(judge(&evidence), [], "a kernel sent it again");
+        evidence.history.served[1].first_token = Some(at(7_510));
+        assert_eq!(judge(&evidence).len(), 1, "it was answered");
+        (evidence.history.served[1].first_token, evidence.history.served[1].asked) = (None, at(4_100));
         evidence.history.struck[0].what = "pause";
         assert_eq!(judge(&evidence), []);
         evidence.history.struck[0].healed = Some(at(4_000));
