@@ -69,24 +69,29 @@ pub(crate) struct Standing {
 
 /// Why a question about usage has no answer here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UsageError {
+pub enum UsageError {
+    /// The node cannot read what was decided.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The store cannot be written.
     #[error("this node's usage store cannot be written: {0}")]
     Failing(String),
+    /// It lacks the receipts of so many log entries.
     #[error(
         "this node's usage store lacks the receipts of {0} log entries and fetches them from other nodes"
     )]
     Incomplete(u64),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The node is stopping.
     #[error("the node is stopping")]
     Stopping,
 }
 
 /// This node's usage store. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Usage {
+pub struct Usage {
     host: Host,
     books: Books,
     queue: Arc<Queue>,
@@ -123,7 +128,8 @@ impl Books {
 
 impl Usage {
     /// The store in the data directory `dir`, what feeds it, and the task that writes it.
-    pub(crate) fn start(host: &Host, dir: &Path, kept: Kept) -> (Self, Feed, Bound<()>) {
+    #[must_use]
+    pub fn start(host: &Host, dir: &Path, kept: Kept) -> (Self, Feed, Bound<()>) {
         let place = host.disk().native(&dir.join(FILE)).map_or(Place::Memory, Place::File);
         let books = Books { place, store: Arc::default() };
         let (items, queue) = mpsc::unbounded_channel();
@@ -183,7 +189,10 @@ impl Usage {
     }
 
     /// Waits until everything that was applied is written; with `upto`, the store remembers that it is that far.
-    async fn reach(&self, upto: Option<Revision>) -> Result<(), UsageError> {
+    ///
+    /// # Errors
+    /// [`UsageError`] when the store fails, or the node is stopping.
+    pub async fn reach(&self, upto: Option<Revision>) -> Result<(), UsageError> {
         self.order(|done| Fed::Reach { upto, done }).await
     }
 

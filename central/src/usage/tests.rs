@@ -211,23 +211,3 @@ async fn an_answer_holds_what_was_acknowledged_and_equals_the_state() {
     assert_eq!((total.calls, total.cost), state);
     assert_eq!(total.calls, 500);
 }
-
-/// Run it with `--release --ignored`; its bar is the release build's.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement, for a release build"]
-async fn fifty_thousand_receipts_a_second_go_through_one_nodes_log_and_store() {
-    let one = One::new().await;
-    let (consensus, usage, _writing) = one.start().await;
-    let began = one.host.now();
-    let edges: Vec<_> = (0..16)
-        .map(|n| bill(consensus.clone(), format!("edge-{n}").parse().unwrap(), 250, 256))
-        .map(|session| one.host.spawn("edge", session))
-        .collect();
-    for edge in edges {
-        edge.await.unwrap();
-    }
-    usage.reach(None).await.unwrap();
-    let rate = f64::from(16 * 250 * 256) / one.host.now().since(began).as_secs_f64();
-    assert_eq!(total(&usage).await.calls, 16 * 250 * 256);
-    assert!(rate >= 50_000.0, "{rate:.0} receipts a second");
-}
