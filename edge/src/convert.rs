@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{Code, Tokens};
 use bytes::Bytes;
-use dialect::openai::{self, Ask, BadRequest, Off, Patch};
+use dialect::openai::{self, Ask, BadRequest, Facts, Media, Off, Patch};
 use edge_core::bound::{Bound, Size};
 use edge_core::plan::{Attempt, Offer, Path};
 use http::HeaderMap;
@@ -165,18 +165,32 @@ impl Call {
             Operation::Chat => MESSAGE.saturating_mul(facts.messages as u64).saturating_add(REPLY),
             Operation::Embeddings => 0,
         };
-        let pictures = model.image_tokens.unwrap_or_default().0.saturating_mul(images.into());
-        let likely = self.said.likely(model).saturating_add(Tokens(framing.saturating_add(pictures)));
-        let input = facts.token_bound(self.said.counted(model), model.image_tokens).ok();
+        let media = media(facts, model);
+        let likely_media = facts.media(media).unwrap_or_default();
+        let likely = self.said.likely(model).saturating_add(Tokens(framing)).saturating_add(likely_media);
+        let input = facts.token_bound(self.said.counted(model), media);
         Size {
-            input,
+            input: input.ok(),
+            unbounded: input.err(),
             likely,
-            likely_is_whole: input.is_some(),
+            // What a model says of sound and files is the most that they come to.
+            likely_is_whole: input.is_ok() && facts.sounds.parts == 0 && facts.files == 0,
             cap: self.ask.cap,
             answers: if self.off.contains(&Feature::Choices) { 1 } else { self.ask.choices },
             images,
         }
     }
+}
+
+/// What the media of a call come to at most at a model.
+fn media(facts: &Facts, model: &Model) -> Media {
+    let sounds = model.audio.and_then(|audio| {
+        let length = facts.sounds.ms(audio.least_kbps).zip(audio.tokens_per_s);
+        let by_length = length.map(|(ms, per_s)| ms.saturating_mul(per_s.into()).div_ceil(1_000));
+        let by_part = audio.most_tokens.map(|most| most.0.saturating_mul(facts.sounds.parts as u64));
+        by_length.into_iter().chain(by_part).min().map(Tokens)
+    });
+    Media { image: model.image_tokens, sounds, file: model.file_tokens }
 }
 
 /// A call as one target is sent it.
@@ -263,7 +277,7 @@ mod tests {
     use edge_core::plan::Offers;
     use proptest::prelude::*;
     use tokens::{Digest, Tokenizer, Vocabulary};
-    use wire::catalog::Catalog;
+    use wire::catalog::{Audio, Catalog};
 
     use super::*;
     use crate::fixtures;
@@ -307,6 +321,33 @@ mod tests {
         assert_eq!(unknown.input, None);
         assert!((1_000..2_000).contains(&known.input.unwrap().0), "{known:?}");
         assert!((1_000..1_100).contains(&known.likely.0), "{known:?}");
+    }
+
+    #[tokio::test]
+    async fn sound_is_held_for_its_length_and_a_file_for_what_the_model_says() {
+        let sound = |data: &str| format!(r#"{{"type":"input_audio","input_audio":{{"data":"{data}"}}}}"#);
+        let size = async |audio: Option<Audio>, file_tokens: Option<u64>, part: &str| {
+            let plain = fixtures::model("m", "http://127.0.0.1:1");
+            let model = Model { audio, file_tokens: file_tokens.map(Tokens), ..plain };
+            let messages = format!(r#"[{{"role":"user","content":[{part}]}}]"#);
+            counted(&Counting::new(), &model, &messages).await.size(&model)
+        };
+        let audio = Audio { tokens_per_s: Some(10), least_kbps: Some(8), most_tokens: None };
+        let most = |most| Some(Audio { most_tokens: Some(Tokens(most)), ..audio });
+        let (minute, text) = (sound(&"A".repeat(80_000)), size(None, None, "").await.input.unwrap().0);
+        let held = async |audio, part| size(audio, None, part).await.input.map(|tokens| tokens.0 - text);
+        assert_eq!(held(Some(audio), &minute).await, Some(610));
+        assert_eq!(held(most(500), &minute).await, Some(500), "the smaller of both");
+        assert_eq!(
+            held(Some(Audio { least_kbps: None, ..audio }), &minute).await,
+            None,
+            "its rate is not known"
+        );
+        assert_eq!(held(Some(audio), &[minute.clone(), minute.clone()].join(",")).await, Some(1_221));
+        let file = r#"{"type":"file","file":{"file_id":"f"}}"#;
+        let (known, unknown) = (size(None, Some(9_000), file).await, size(None, None, file).await);
+        assert_eq!(known.input.map(|tokens| tokens.0 - text), Some(9_000));
+        assert_eq!((known.likely_is_whole, unknown.input, unknown.unbounded), (false, None, Some("file")));
     }
 
     proptest! {

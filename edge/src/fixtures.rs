@@ -65,6 +65,8 @@ pub(crate) fn model(name: &str, url: &str) -> Model {
         output_cap: Some(Tokens(64)),
         tokenizer: None,
         image_tokens: None,
+        audio: None,
+        file_tokens: None,
         replicas: vec![Replica {
             name: format!("{name}-1").parse().unwrap(),
             region: "here".parse().unwrap(),

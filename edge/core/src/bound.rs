@@ -14,12 +14,13 @@ use wire::catalog::{Model, Operation};
 /// What is known of a call's size before it is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// The most input tokens that the body can hold, as counted or as its bytes bound them; `None` when nothing does
-    /// (sound, pictures of unknown size).
+    /// The most input tokens that the body can hold, as counted or as its bytes bound them; `None` when nothing does.
     pub input: Option<Tokens>,
+    /// The part of it that has no bound then, such as sound of unknown length.
+    pub unbounded: Option<&'static str>,
     /// Input tokens that the body likely has, counted or estimated. Bounds nothing.
     pub likely: Tokens,
-    /// Whether that covers all of it: no sound, no picture of unknown size.
+    /// Whether that covers all of it: no sound, no file, no picture of unknown size.
     pub likely_is_whole: bool,
     /// Most output tokens of one answer, as the caller gave it.
     pub cap: Option<Tokens>,
@@ -34,6 +35,8 @@ pub struct Size {
 pub struct Bound {
     /// Input tokens.
     pub input: Option<Tokens>,
+    /// The part of the call that has no bound, when `input` has none.
+    pub unbounded: Option<&'static str>,
     /// Input tokens that it likely has; within `input`, and no bound.
     pub likely: Tokens,
     /// Whether that covers all of its input.
@@ -57,8 +60,8 @@ pub struct Bound {
 pub struct Lacks {
     /// The model has no price, or none that has begun.
     pub price: bool,
-    /// Neither the body's bytes nor the model's context bound the input.
-    pub input: bool,
+    /// Neither the model nor its context bounds this part of the input.
+    pub input: Option<&'static str>,
     /// Neither the caller, the model's cap nor its context bound an answer.
     pub output: bool,
 }
@@ -83,8 +86,10 @@ impl Bound {
         });
         let price_from = price.map(|price| price.from);
         let likely_is_whole = size.likely_is_whole;
+        let unbounded = size.unbounded.filter(|_| input.is_none());
         Self {
             input,
+            unbounded,
             likely,
             likely_is_whole,
             output,
@@ -128,7 +133,7 @@ impl Bound {
         }
         Lacks {
             price: unit == Unit::NanoUsd && self.price_from.is_none(),
-            input: self.input.is_none(),
+            input: self.input.is_none().then(|| self.unbounded.unwrap_or("input")),
             output: self.output.is_none(),
         }
     }
@@ -218,8 +223,10 @@ mod tests {
         let output = Lacks { output: true, ..Lacks::default() };
         assert_eq!(open.lacks(Unit::NanoUsd), output);
         assert_eq!(open.lacks(Unit::Requests), Lacks::default());
-        let picture = Size { input: None, cap: Some(Tokens(5)), ..text(0) };
-        assert_eq!(Bound::of(&picture, Operation::Chat, &model(), true, NOW).input, None);
+        let picture = Size { input: None, unbounded: Some("image_url"), cap: Some(Tokens(5)), ..text(0) };
+        let bound = Bound::of(&picture, Operation::Chat, &model(), true, NOW);
+        let lacks = Lacks { input: Some("image_url"), ..Lacks::default() };
+        assert_eq!((bound.input, bound.lacks(Unit::NanoUsd)), (None, lacks));
         let known = Model { context: Some(Tokens(4_000)), ..model() };
         assert_eq!(Bound::of(&picture, Operation::Chat, &known, true, NOW).input, Some(Tokens(4_000)));
         let unpriced = Model { price: None, output_cap: Some(Tokens(5)), ..model() };
@@ -332,6 +339,7 @@ mod tests {
     fn text(tokens: u64) -> Size {
         Size {
             input: Some(Tokens(tokens)),
+            unbounded: None,
             likely: Tokens(tokens / 4),
             likely_is_whole: true,
             cap: None,
@@ -351,6 +359,8 @@ mod tests {
             output_cap: None,
             tokenizer: None,
             image_tokens: None,
+            audio: None,
+            file_tokens: None,
             replicas: Vec::new(),
             provider: None,
             timeouts: Timeouts::default(),

@@ -175,20 +175,30 @@ impl From<NoRoute> for Rejection {
 
 /// What is missing, and what helps: the caller can bound a call's size, but only the operator can price a model.
 fn unbounded(model: &ModelName, lacks: Lacks) -> String {
-    let chosen = |pairs: [(bool, &'static str); 3]| {
-        let given = pairs.into_iter().filter_map(|(wanted, text)| wanted.then_some(text));
-        given.collect::<Vec<_>>().join(" and ")
-    };
+    let chosen = |given: [Option<String>; 3]| given.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+    let price = || lacks.price.then(|| "`price`".to_owned());
+    let output = |text: &str| lacks.output.then(|| text.to_owned());
     let missing = chosen([
-        (lacks.price, "no `price`"),
-        (lacks.input, "no `context` (which bounds input that is not text)"),
-        (lacks.output, "no `output_cap`, while the call has no `max_tokens`"),
+        lacks.price.then(|| "no `price`".to_owned()),
+        lacks.input.map(|part| format!("no {} (which bounds `{part}`)", bounding(part))),
+        output("no `output_cap`, while the call has no `max_tokens`"),
     ]);
-    let caller = chosen([(lacks.input, "text only"), (lacks.output, "`max_tokens`"), (false, "")]);
+    let text_only = lacks.input.map(|_part| "text only".to_owned());
+    let caller = chosen([None, text_only, output("`max_tokens`")]);
     let operator =
-        chosen([(lacks.price, "`price`"), (lacks.input, "`context`"), (lacks.output, "`output_cap`")]);
+        chosen([price(), lacks.input.map(|part| bounding(part).to_owned()), output("`output_cap`")]);
     let mend = if lacks.price { "Ask".to_owned() } else { format!("Send {caller}, or ask") };
     format!("model {model} has {missing}. {mend} your operator to give the model {operator}.")
+}
+
+/// What of a model bounds a part of a call.
+fn bounding(part: &str) -> &'static str {
+    match part {
+        "image_url" => "`image_tokens` or `context`",
+        "input_audio" => "`audio` or `context`",
+        "file" => "`file_tokens` or `context`",
+        _other => "`context`",
+    }
 }
 
 impl Denied {

@@ -61,6 +61,29 @@ async fn the_record_of_a_refused_call_tells_what_was_asked_and_what_refused_it()
 }
 
 #[tokio::test]
+async fn a_part_that_nothing_bounds_is_named_with_what_would_bound_it() {
+    let server = Server::start(&seam::Host::real(), Act::Complete).await;
+    let budget = fixtures::budget("acme-tokens", Unit::Tokens);
+    let world = World::start(&server.url, |_, catalog| {
+        catalog.budgets.insert(budget.name.clone(), budget.clone());
+    })
+    .await;
+    for (part, mend) in [
+        (r#"{"type":"image_url","image_url":{"url":"https://x/y.png"}}"#, "no `image_tokens` or `context`"),
+        (r#"{"type":"input_audio","input_audio":{"data":"AAAA"}}"#, "no `audio` or `context`"),
+        (r#"{"type":"file","file":{"file_id":"f"}}"#, "no `file_tokens` or `context`"),
+        (r#"{"type":"video","video":1}"#, "no `context`"),
+    ] {
+        let body = format!(r#"{{"model":"tiny","messages":[{{"role":"user","content":[{part}]}}]}}"#);
+        let refused = world.caller().chat(body).await;
+        assert_eq!(refused.error(), (400, "unbounded_cost".to_owned()), "{part}");
+        let said = refused.text();
+        assert!(said.contains("acme-tokens") && said.contains(mend), "{said}");
+    }
+    assert!(server.asked().is_empty());
+}
+
+#[tokio::test]
 async fn a_budget_that_cannot_bound_a_call_is_named_in_its_record() {
     let server = Server::start(&seam::Host::real(), Act::Complete).await;
     let budget = fixtures::budget("acme-money", Unit::NanoUsd);

@@ -222,6 +222,10 @@ pub struct Model {
     pub tokenizer: Option<String>,
     /// Most input tokens of one image; `None`: nothing but `context` bounds calls with images.
     pub image_tokens: Option<Tokens>,
+    /// What bounds the input tokens of sound; `None`: nothing but `context` does.
+    pub audio: Option<Audio>,
+    /// Most input tokens of one file; `None`: nothing but `context` bounds calls with files.
+    pub file_tokens: Option<Tokens>,
     /// Model servers.
     pub replicas: Vec<Replica>,
     /// The provider that serves it through central.
@@ -230,6 +234,18 @@ pub struct Model {
     pub timeouts: Timeouts,
     /// Limits of its calls at one edge, whoever calls and wherever it is served.
     pub limits: Limits,
+}
+
+/// What bounds the input tokens of sound in a call: its length, a most for each piece, or the smaller of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audio {
+    /// Input tokens of a second of it.
+    pub tokens_per_s: Option<u32>,
+    /// The lowest bit rate, in 1000 bits a second, of sound that tells none, which is all but uncompressed WAV; `None`: the
+    /// length of such sound is not known.
+    pub least_kbps: Option<u32>,
+    /// Most input tokens of one piece.
+    pub most_tokens: Option<Tokens>,
 }
 
 /// A capability that several models have.

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use wire::calendar::Zone;
 use wire::call::{CallHead, Failure, Hop, ReplyHead, ServeAt, Tail};
 use wire::catalog::{
-    Action, App, Budget, Change, Dialect, Feature, Group, Key, Limits, Mode, Model, Object, ObjectId,
+    Action, App, Audio, Budget, Change, Dialect, Feature, Group, Key, Limits, Mode, Model, Object, ObjectId,
     Operation, Provider, ProviderKey, Replica, Route, Scope, Strategy, Target, Tenant, Threshold, Timeouts,
     Window,
 };
@@ -317,6 +317,8 @@ fn model() -> Model {
         output_cap: None,
         tokenizer: Some("cl100k_base".into()),
         image_tokens: Some(Tokens(1_445)),
+        audio: Some(Audio { tokens_per_s: Some(10), least_kbps: Some(16), most_tokens: None }),
+        file_tokens: Some(Tokens(9)),
         replicas: vec![Replica {
             name: "a".parse().unwrap(),
             region: "eu".parse().unwrap(),

@@ -144,6 +144,12 @@ fn model_form(model: &Model) -> Value {
         "output_cap": model.output_cap,
         "tokenizer": model.tokenizer,
         "image_tokens": model.image_tokens,
+        "audio": model.audio.map(|audio| json!({
+            "tokens_per_s": audio.tokens_per_s,
+            "least_kbps": audio.least_kbps,
+            "most_tokens": audio.most_tokens,
+        })),
+        "file_tokens": model.file_tokens,
         "replicas": model.replicas.iter().map(replica_form).collect::<Vec<_>>(),
         "provider": model.provider,
         "timeouts": {

@@ -4,8 +4,8 @@ use base::{Name, Tokens};
 use settings::{Fields, Kind, Value, text, whole, word};
 use tokens::Reference;
 use wire::catalog::{
-    DEFAULT_KEY, Dialect, Group, Model, Object, Operation, Provider, ProviderKey, Replica, Route, Strategy,
-    Target, Timeouts,
+    Audio, DEFAULT_KEY, Dialect, Group, Model, Object, Operation, Provider, ProviderKey, Replica, Route,
+    Strategy, Target, Timeouts,
 };
 
 use super::principals::limits;
@@ -69,6 +69,8 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
     let output_cap = fields.optional("output_cap", whole);
     let tokenizer = fields.optional("tokenizer", tokenizer);
     let image_tokens = fields.optional("image_tokens", whole);
+    let audio = fields.mapping("audio", audio);
+    let file_tokens = fields.optional("file_tokens", whole);
     let replicas = fields.mappings("replicas", replica);
     let provider = fields.optional("provider", word);
     let timeouts = fields.mapping("timeouts", timeouts);
@@ -83,11 +85,37 @@ pub(super) fn model(fields: &mut Fields<'_, '_>, _extra: &mut Extra<'_>) -> Opti
         output_cap: output_cap?.map(Tokens),
         tokenizer: tokenizer?,
         image_tokens: image_tokens?.map(Tokens),
+        audio: audio?,
+        file_tokens: file_tokens?.map(Tokens),
         replicas: replicas?,
         provider: provider?,
         timeouts: timeouts?.unwrap_or_default(),
         limits: limits?,
     }))
+}
+
+fn audio(fields: &mut Fields<'_, '_>) -> Option<Audio> {
+    let tokens_per_s = fields.optional("tokens_per_s", positive)?;
+    let least_kbps = fields.optional("least_kbps", positive)?;
+    let most_tokens = fields.optional("most_tokens", whole)?;
+    match (tokens_per_s, least_kbps, most_tokens) {
+        (None, _, None) => fields
+            .missing("tokens_per_s", "is required where there is no `most_tokens`; add one of them, or both"),
+        (None, Some(_), _) => {
+            fields
+                .missing("tokens_per_s", "is required with `least_kbps`, which tells how long sound may be");
+        }
+        (_, _, _) => return Some(Audio { tokens_per_s, least_kbps, most_tokens: most_tokens.map(Tokens) }),
+    }
+    None
+}
+
+/// A number of which nothing would be left if it were zero.
+fn positive(value: &Value) -> Result<u32, String> {
+    match whole(value)? {
+        0 => Err("must be at least 1".to_owned()),
+        given => Ok(given),
+    }
 }
 
 fn replica(fields: &mut Fields<'_, '_>) -> Option<Replica> {

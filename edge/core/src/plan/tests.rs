@@ -179,6 +179,8 @@ fn model(title: &str, regions: &[&str], provider: bool) -> Model {
         output_cap: None,
         tokenizer: None,
         image_tokens: None,
+        audio: None,
+        file_tokens: None,
         replicas: regions.iter().map(replica).collect(),
         provider: provider.then(|| "acme".parse().unwrap()),
         timeouts: Timeouts::default(),

@@ -1,7 +1,8 @@
 //! What bounds a call's input tokens before anyone counted them.
 //!
 //! A byte-level BPE never yields more tokens than bytes, and the JSON text of a message is longer than what it says
-//! plus what a chat template wraps around it. Media break that: an image by URL is a few bytes and many tokens.
+//! plus what a chat template wraps around it. Media break that: an image by URL is a few bytes and many tokens. What bounds
+//! them is the model's to say; what says nothing has no bound.
 
 use std::borrow::Cow;
 
@@ -11,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::BadRequest;
 use super::ask::wrong;
+use super::sound::{self, Sounds};
 
 /// Tokens that a template may add to a call: a default system prompt, dates, the generation prompt.
 const TEMPLATE: u64 = 256;
@@ -27,13 +29,15 @@ pub struct Facts {
     pub messages: usize,
     /// Image parts.
     pub images: usize,
-    /// How many of the body's bytes they take.
-    pub image_bytes: usize,
-    /// Whether there is sound.
-    pub audio: bool,
+    /// Parts of sound.
+    pub sounds: Sounds,
+    /// File parts.
+    pub files: usize,
+    /// How many of the body's bytes all of these take.
+    pub media_bytes: usize,
     /// Whether tools are offered.
     pub tools: bool,
-    /// The part of the call that has no bound, when one has none: media other than text and images, searches
+    /// The part of the call that has no bound at any model, when one has none: parts that are not known, searches
     /// at the provider.
     pub unbounded: Option<&'static str>,
 }
@@ -49,27 +53,49 @@ pub struct Counted {
     pub grown: Tokens,
 }
 
+/// What media come to at most at a model, where that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Media {
+    /// One image.
+    pub image: Option<Tokens>,
+    /// All sound of the call.
+    pub sounds: Option<Tokens>,
+    /// One file.
+    pub file: Option<Tokens>,
+}
+
 impl Facts {
     /// The most input tokens that the call can have at a model: what was counted, and a token for each other byte, which is
-    /// more than the template puts around each message. `image` is the most that one image can come to, where that is
-    /// known.
+    /// more than the template puts around each message.
     ///
     /// # Errors
     /// The part that has no bound.
-    pub fn token_bound(&self, counted: Counted, image: Option<Tokens>) -> Result<Tokens, &'static str> {
+    pub fn token_bound(&self, counted: Counted, media: Media) -> Result<Tokens, &'static str> {
         if let Some(part) = self.unbounded {
             return Err(part);
         }
-        let (image_bytes, images) = match image {
-            Some(each) => (self.image_bytes, each.0.saturating_mul(wide(self.images))),
-            None if self.images > 0 => return Err("image_url"),
-            None => (0, 0),
-        };
-        let rest = wide(self.bytes.saturating_sub(counted.bytes).saturating_sub(image_bytes));
+        let media = self.media(media)?;
+        let rest = wide(self.bytes.saturating_sub(counted.bytes).saturating_sub(self.media_bytes));
         // Templates print tool schemas indented, at most about twice as long as they came.
         let rest = if self.tools { rest.saturating_mul(2).saturating_add(TOOL_TEMPLATE) } else { rest };
         let counted = counted.tokens.saturating_add(counted.grown);
-        Ok(counted.saturating_add(Tokens(rest.saturating_add(images).saturating_add(TEMPLATE))))
+        Ok(counted.saturating_add(media).saturating_add(Tokens(rest.saturating_add(TEMPLATE))))
+    }
+
+    /// The most that all media come to.
+    ///
+    /// # Errors
+    /// The part that has no bound.
+    pub fn media(&self, most: Media) -> Result<Tokens, &'static str> {
+        let each = |parts: usize, most: Option<Tokens>| match (parts, most) {
+            (0, _) => Some(0),
+            (parts, most) => Some(most?.0.saturating_mul(wide(parts))),
+        };
+        let images = each(self.images, most.image).ok_or("image_url")?;
+        let files = each(self.files, most.file).ok_or("file")?;
+        // Of these the most of all is told.
+        let sounds = each(self.sounds.parts.min(1), most.sounds).ok_or("input_audio")?;
+        Ok(Tokens(images.saturating_add(sounds).saturating_add(files)))
     }
 }
 
@@ -117,13 +143,16 @@ fn count_parts(content: &RawValue, facts: &mut Facts) -> Result<(), BadRequest> 
             Some("text" | "refusal") => {}
             Some("image_url") => {
                 facts.images += 1;
-                facts.image_bytes += raw.get().len();
+                facts.media_bytes += raw.get().len();
             }
             Some("input_audio") => {
-                facts.audio = true;
-                facts.unbounded = Some("input_audio");
+                facts.sounds = facts.sounds.and(sound::of_part(raw.get()));
+                facts.media_bytes += raw.get().len();
             }
-            Some("file") => facts.unbounded = Some("file"),
+            Some("file") => {
+                facts.files += 1;
+                facts.media_bytes += raw.get().len();
+            }
             Some(_) | None => facts.unbounded = Some("content part"),
         }
     }

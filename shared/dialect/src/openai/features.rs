@@ -103,7 +103,7 @@ pub(super) fn of(
         choices: has_many,
         reasoning: !spans.reasoning.is_empty(),
         images: facts.images > 0,
-        audio: facts.audio || given(audio).is_some() || given(modalities).is_some_and(says_audio),
+        audio: facts.sounds.parts > 0 || given(audio).is_some() || given(modalities).is_some_and(says_audio),
     };
     (uses, spans)
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::openai::Counted;
+use crate::openai::{Counted, Media};
 
 fn body(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
@@ -120,11 +120,12 @@ fn ten_megabytes_of_nesting_are_refused_without_recursion() {
 fn media_have_no_bound_and_text_has() {
     let with = |part: &str| {
         let text = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{part}]}}]}}"#);
-        chat(&text).facts.token_bound(Counted::default(), None)
+        chat(&text).facts.token_bound(Counted::default(), Media::default())
     };
     assert!(with(r#"{"type":"text","text":"hi"}"#).is_ok());
     assert_eq!(with(r#"{"type":"image_url","image_url":{"url":"https://x/y.png"}}"#), Err("image_url"));
     assert_eq!(with(r#"{"type":"input_audio","input_audio":{}}"#), Err("input_audio"));
+    assert_eq!(with(r#"{"type":"file","file":{"file_id":"f"}}"#), Err("file"));
     assert_eq!(with(r#"{"type":"video","v":1}"#), Err("content part"));
 }
 
@@ -135,15 +136,31 @@ fn what_was_counted_and_what_images_come_to_at_most_stands_for_their_bytes() {
         r#"{{"model":"m","messages":[{{"role":"user","content":[{{"type":"text","text":"hello world"}},{image},{image}]}}]}}"#
     );
     let facts = chat(&text).facts;
-    let (counted, each) =
-        (Counted { bytes: 13, tokens: Tokens(2), ..Counted::default() }, Some(Tokens(1_000)));
-    assert_eq!((facts.images, facts.image_bytes), (2, 2 * image.len()));
-    assert_eq!(facts.token_bound(counted, None), Err("image_url"));
+    let counted = Counted { bytes: 13, tokens: Tokens(2), ..Counted::default() };
+    let each = Media { image: Some(Tokens(1_000)), ..Media::default() };
+    assert_eq!((facts.images, facts.media_bytes), (2, 2 * image.len()));
+    assert_eq!(facts.token_bound(counted, Media::default()), Err("image_url"));
     let rest = (text.len() - 13 - 2 * image.len()) as u64;
     assert_eq!(facts.token_bound(counted, each), Ok(Tokens(2 + rest + 2_000 + 256)));
     let tools = text.replace(r#""model""#, r#""tools":[],"model""#);
     let more = (tools.len() - 13 - 2 * image.len()) as u64;
     assert_eq!(chat(&tools).facts.token_bound(counted, each), Ok(Tokens(2 + 2 * more + 2_000 + 1_024 + 256)));
+}
+
+#[test]
+fn sound_and_files_are_bounded_where_the_model_says_by_how_much() {
+    let parts = r#"{"type":"input_audio","input_audio":{"data":"AAAA","format":"mp3"}},{"type":"file","file":{"file_id":"f"}}"#;
+    let text = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{parts}]}}]}}"#);
+    let facts = chat(&text).facts;
+    assert_eq!((facts.sounds.parts, facts.files, facts.media_bytes), (1, 1, parts.len() - 1));
+    let bound = |sounds, file| {
+        let media = Media { sounds, file, image: None };
+        facts.token_bound(Counted::default(), media)
+    };
+    assert_eq!(bound(None, Some(Tokens(1))), Err("input_audio"));
+    assert_eq!(bound(Some(Tokens(1)), None), Err("file"));
+    let rest = (text.len() - parts.len() + 1) as u64;
+    assert_eq!(bound(Some(Tokens(70)), Some(Tokens(5_000))), Ok(Tokens(rest + 70 + 5_000 + 256)));
 }
 
 #[test]
