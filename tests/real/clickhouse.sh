@@ -54,6 +54,9 @@ check() { # label, url, kit
     local label=$1 url=$2 peer=$3 name was seen='' data_of
     echo "-- receipts at $label"
     "$kit/$peer.sh" start >/dev/null
+    # A server may have the rows of another run.
+    ask "$url" 'DROP TABLE IF EXISTS portolan_receipts_once'
+    ask "$url" 'DROP TABLE IF EXISTS portolan_receipts'
     data_of=$data/$peer
     mkfifo "$data_of.out"
     "$portolan" up --port 0 --data "$data_of" >"$data_of.out" 2>"$data_of.log" &
