@@ -34,7 +34,7 @@ extern "C" fn follow() {
     }
     // SAFETY: the environment holds C strings.
     let file = unsafe { CStr::from_ptr(named.cast::<c_char>()) };
-    if let Ok(ahead) = map(file, libc::O_RDWR) {
+    if let Ok(ahead) = map(file) {
         AHEAD.store(ahead, Ordering::Relaxed);
     }
 }
@@ -67,7 +67,7 @@ impl Steps {
     pub fn create(file: &Path) -> io::Result<Self> {
         std::fs::write(file, 0_i64.to_ne_bytes())?;
         let name = CString::new(file.as_os_str().as_bytes())?;
-        let ahead = map(&name, libc::O_RDWR)?;
+        let ahead = map(&name)?;
         // SAFETY: what `map` gave stays mapped for ever.
         Ok(Self { ahead: unsafe { &*ahead } })
     }
@@ -85,9 +85,9 @@ impl Steps {
 }
 
 /// Maps the number in `file`, for as long as the process runs.
-fn map(file: &CStr, flags: libc::c_int) -> io::Result<*mut AtomicI64> {
+fn map(file: &CStr) -> io::Result<*mut AtomicI64> {
     // SAFETY: the name is a C string.
-    let open = unsafe { libc::open(file.as_ptr(), flags | libc::O_CLOEXEC) };
+    let open = unsafe { libc::open(file.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if open < 0 {
         return Err(io::Error::last_os_error());
     }
