@@ -86,6 +86,9 @@ struct Skew {
 
 impl Skew {
     fn gained_ns(&self, now: Mono) -> i64 {
+        if self.drift_ppm == 0 {
+            return self.gained_ns;
+        }
         let elapsed = i64::try_from(now.since(self.since).as_nanos()).unwrap_or(i64::MAX);
         let drifted = i128::from(elapsed) * i128::from(self.drift_ppm) / 1_000_000;
         self.gained_ns.saturating_add(i64::try_from(drifted).unwrap_or(0))
@@ -127,9 +130,11 @@ impl MachineClock {
     }
 
     pub(super) fn wall(&self) -> WallMs {
-        let elapsed = self.elapsed().since(Mono::ZERO);
-        let steady = WallMs::from_millis(WALL_START_MS).plus(elapsed).as_millis();
-        WallMs::from_millis(steady.saturating_add_signed(self.skew.lock().ahead_ms))
+        let now = self.world();
+        let skew = *self.skew.lock();
+        let elapsed = now.as_nanos().saturating_add_signed(skew.gained_ns(now));
+        let steady = WallMs::from_millis(WALL_START_MS).plus(Duration::from_nanos(elapsed)).as_millis();
+        WallMs::from_millis(steady.saturating_add_signed(skew.ahead_ms))
     }
 }
 
