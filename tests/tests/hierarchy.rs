@@ -124,6 +124,16 @@ async fn each_user_of_an_application_has_the_whole_limit() {
     })
     .await;
     assert_eq!(asking.of(Some("ann")).await, 402);
+    let credit =
+        ["budgets", "correct", "users-each", "--user", "ann", "--credit", "1", "--reason", "an outage"];
+    let told = mesh.operate(&credit).unwrap();
+    assert!(told.contains("1 of users-each, user "), "{told}");
+    until("what she was credited", async || (asking.of(Some("ann")).await == 200).then_some(())).await;
+    assert_eq!([asking.of(Some("ann")).await, asking.of(Some("bob")).await], [402, 402]);
+    let whole = ["budgets", "correct", "users-each", "--credit", "1", "--reason", "an outage"];
+    assert!(mesh.operate(&whole).unwrap_err().contains("one user's at a time"));
+    let decided = mesh.operate(&["ledger", "decisions", "--json"]).unwrap();
+    assert!(decided.contains("an outage") && !decided.contains("ann"), "{decided}");
     assert_eq!([asking.of(None).await, asking.of(None).await, asking.of(None).await], [200, 200, 402]);
     let budgets: Value =
         serde_json::from_str(&mesh.operate(&["budgets", "--budget", "users-each", "--json"]).unwrap())

@@ -4,7 +4,7 @@
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use base::{Amount, Incarnation, Name};
+use base::{Amount, Incarnation, Name, UserHash};
 use central_core::ledger::{self, Decision, Ledger, Verdict};
 use central_core::{Command, Reply};
 
@@ -37,7 +37,7 @@ pub(super) async fn correct(
     Named(budget): Named<Name>,
     Whole(body): Whole,
 ) -> Answer<api::Decided> {
-    let api::Correction { reason, window, charge, credit, id } = parsed(&body)?;
+    let api::Correction { reason, user, window, charge, credit, id } = parsed(&body)?;
     let (amount, is_credit) = match (charge, credit) {
         (Some(amount), None) => (amount, false),
         (None, Some(amount)) => (amount, true),
@@ -48,7 +48,12 @@ pub(super) async fn correct(
     if amount == Amount::ZERO {
         return Err(Refused::bad_request("a correction of nothing corrects nothing"));
     }
-    let what = Verdict::Correct { budget: budget.clone(), window, amount, credit: is_credit };
+    let user = user.as_deref().map(super::usage::user).transpose();
+    let (of, credit) = (budget.clone(), is_credit);
+    let what = match user.map_err(|why| Refused::bad_request(format!("user: {why}")))? {
+        Some(user) => Verdict::CorrectUser { budget: of, user, window, amount, credit },
+        None => Verdict::Correct { budget: of, window, amount, credit },
+    };
     let done = door.decide(&by, what, (id, reason.clone())).await;
     audit(&by, "correct budget", (&budget, &reason), &done);
     done.map(Json)
@@ -63,6 +68,11 @@ pub(super) async fn decisions(State(door): Shared) -> Answer<api::Decisions> {
     Ok(Json(api::Decisions { decisions }))
 }
 
+/// A budget, or whose account of it.
+fn account(row: &api::DecidedRow) -> String {
+    row.user.as_ref().map_or_else(|| row.budget.to_string(), |user| format!("{} of {user}", row.budget))
+}
+
 /// One line per decision, whatever came of it.
 fn audit(by: &Operator, action: &str, (what, why): (&Name, &str), done: &Result<api::Decided, Refused>) {
     let by = &by.0;
@@ -70,7 +80,7 @@ fn audit(by: &Operator, action: &str, (what, why): (&Name, &str), done: &Result<
     match done {
         Ok(done) => {
             let rows: Vec<String> =
-                done.rows.iter().map(|row| format!("{}: {}", row.budget, row.amount.0)).collect();
+                done.rows.iter().map(|row| format!("{}: {}", account(row), row.amount.0)).collect();
             tracing::info!(target: "audit", by, action, %what, why, id = done.id, rows = rows.join(", "), "done");
         }
         Err(refused) => {
@@ -156,13 +166,19 @@ fn shown(ledger: &Ledger, decided: &ledger::Decided) -> api::Decided {
     let (action, edge) = match &decision.what {
         Verdict::Lost { edge, refund: false, .. } => (api::Action::WriteOff, Some(edge.clone())),
         Verdict::Lost { edge, refund: true, .. } => (api::Action::Refund, Some(edge.clone())),
-        Verdict::Correct { credit: false, .. } => (api::Action::Charge, None),
-        Verdict::Correct { credit: true, .. } => (api::Action::Credit, None),
+        Verdict::Correct { credit: false, .. } | Verdict::CorrectUser { credit: false, .. } => {
+            (api::Action::Charge, None)
+        }
+        Verdict::Correct { credit: true, .. } | Verdict::CorrectUser { credit: true, .. } => {
+            (api::Action::Credit, None)
+        }
     };
     let row = |row: &ledger::DecidedRow| {
         let budget = ledger.budget(row.budget)?;
         let (name, unit) = (budget.name.clone(), budget.unit);
-        Some(api::DecidedRow { budget: name, unit, window: row.window, life: row.life, amount: row.amount })
+        let user = Some(UserHash(row.budget.user())).filter(|user| user.0 != 0).map(|user| user.to_string());
+        let (window, life, amount) = (row.window, row.life, row.amount);
+        Some(api::DecidedRow { budget: name, user, unit, window, life, amount })
     };
     api::Decided {
         id: decision.id.clone(),

@@ -127,9 +127,13 @@ impl From<Refusal> for Refused {
             Refusal::Undecided(
                 Undecided::NoEdge(_) | Undecided::NoLife(..) | Undecided::NoBudget(_) | Undecided::NoWindow,
             ) => Self::not_found(refusal.to_string()),
-            Refusal::Undecided(Undecided::Rolling | Undecided::EachUsers | Undecided::TooMuch(_)) => {
-                Self::conflict(refusal.to_string())
-            }
+            Refusal::Undecided(
+                Undecided::Rolling
+                | Undecided::EachUsers
+                | Undecided::NotEachUsers
+                | Undecided::Full
+                | Undecided::TooMuch(_),
+            ) => Self::conflict(refusal.to_string()),
             Refusal::Nested | Refusal::Shipped { .. } => Self::internal(refusal.to_string()),
         }
     }

@@ -143,7 +143,7 @@ impl Asked {
 }
 
 /// The end user of this name, as edges know them.
-fn user(name: &str) -> Result<UserHash, String> {
+pub(super) fn user(name: &str) -> Result<UserHash, String> {
     let name = name.as_bytes().trim_ascii();
     if name.is_empty() || name.len() > UserHash::LONGEST_NAME {
         return Err(format!("must have 1 to {} bytes", UserHash::LONGEST_NAME));

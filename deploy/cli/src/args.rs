@@ -171,6 +171,9 @@ pub(crate) struct Correct {
     /// So much less was spent
     #[arg(long, value_name = "AMOUNT")]
     pub(crate) credit: Option<String>,
+    /// Of this end user, as the application names them, where each has an account
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
     /// The window, by its start; the open one unless said
     #[arg(long, value_name = "START")]
     pub(crate) window: Option<String>,

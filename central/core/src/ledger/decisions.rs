@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use base::{Amount, BudgetId, Incarnation, Name, WallMs, WindowId};
+use base::{Amount, BudgetId, Incarnation, Name, UserHash, WallMs, WindowId};
 use serde::{Deserialize, Serialize};
 use wire::catalog::{Budget, Window};
 
@@ -56,6 +56,19 @@ pub enum Verdict {
         /// Less was spent.
         credit: bool,
     },
+    /// The same of one end user's account of a budget.
+    CorrectUser {
+        /// Of which budget.
+        budget: Name,
+        /// Whose account.
+        user: UserHash,
+        /// In which window; `None`: the open one.
+        window: Option<WindowId>,
+        /// By how much, in the budget's unit.
+        amount: Amount,
+        /// Less was spent.
+        credit: bool,
+    },
 }
 
 /// A decision, and what came of it.
@@ -72,7 +85,7 @@ pub struct Decided {
 /// What a decision changed of one budget and window, the accounts of all its users together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecidedRow {
-    /// Which budget.
+    /// Which budget, or whose account of it when one end user's was corrected.
     pub budget: BudgetId,
     /// Which window.
     pub window: WindowId,
@@ -98,7 +111,9 @@ pub enum Undecided {
     #[error("a rolling budget is not corrected: what was spent comes free as time passes")]
     Rolling,
     /// Each end user has an account, and none was named.
-    #[error("each user has an account of that budget; it is not corrected as a whole")]
+    #[error(
+        "each user has an account of that budget; it is not corrected as a whole, but one user's at a time"
+    )]
     EachUsers,
     /// The edge has no such life, or it has ended and all of it is settled.
     #[error("{0} has no life {1} that is not settled")]
@@ -106,6 +121,12 @@ pub enum Undecided {
     /// More would be credited than was spent.
     #[error("only {} is spent in that window, in the budget's unit; no more can be credited", .0.0)]
     TooMuch(Amount),
+    /// An end user was named, and the budget has one account.
+    #[error("that budget has one account, and none of each user")]
+    NotEachUsers,
+    /// No more users can have an account.
+    #[error("as many users as it can have an account of that budget already")]
+    Full,
 }
 
 impl Ledger {
@@ -131,7 +152,10 @@ impl Ledger {
         let rows = match &decision.what {
             Verdict::Lost { edge, life, refund } => self.lose(edge, *life, *refund)?,
             Verdict::Correct { budget, window, amount, credit } => {
-                vec![self.correct(budget, *window, (*amount, *credit))?]
+                vec![self.correct((budget, None), *window, (*amount, *credit))?]
+            }
+            Verdict::CorrectUser { budget, user, window, amount, credit } => {
+                vec![self.correct((budget, Some(*user)), *window, (*amount, *credit))?]
             }
         };
         let decided = Decided { at: self.now.max(at), decision: decision.clone(), rows };
@@ -185,7 +209,7 @@ impl Ledger {
 
     fn correct(
         &mut self,
-        budget: &Name,
+        (budget, user): (&Name, Option<UserHash>),
         window: Option<WindowId>,
         change: (Amount, bool),
     ) -> Result<DecidedRow, Undecided> {
@@ -194,8 +218,9 @@ impl Ledger {
             .iter_mut()
             .find(|(_id, book)| !book.removed && book.budget.name == *budget)
             .ok_or_else(|| Undecided::NoBudget(budget.clone()))?;
-        let window = book.correct(self.now, window, change)?;
-        Ok(DecidedRow { budget: *id, window, life: None, amount: change.0 })
+        let user = user.map_or(0, |user| user.0);
+        let window = book.correct(self.now, user, window, change)?;
+        Ok(DecidedRow { budget: id.of_user(user), window, life: None, amount: change.0 })
     }
 }
 
@@ -203,26 +228,32 @@ impl Book {
     fn correct(
         &mut self,
         now: WallMs,
+        user: u64,
         window: Option<WindowId>,
         (amount, credit): (Amount, bool),
     ) -> Result<WindowId, Undecided> {
         if matches!(self.budget.window, Window::Rolling { .. }) {
             return Err(Undecided::Rolling);
         }
-        if self.budget.is_each_users() {
-            return Err(Undecided::EachUsers);
+        match (self.budget.is_each_users(), user) {
+            (true, 0) => return Err(Undecided::EachUsers),
+            (false, 1..) => return Err(Undecided::NotEachUsers),
+            (true, 1..) | (false, 0) => {}
         }
         let open = self.budget.window_at(now);
         let window = window.unwrap_or(open);
         let fresh = Account::default();
-        let spent = self.accounts.get(&(0, window)).unwrap_or(&fresh).spent();
-        if window != open && !self.accounts.contains_key(&(0, window)) {
+        let spent = self.accounts.get(&(user, window)).unwrap_or(&fresh).spent();
+        if window != open && !self.accounts.contains_key(&(user, window)) {
             return Err(Undecided::NoWindow);
         }
         if credit && amount > spent {
             return Err(Undecided::TooMuch(spent));
         }
-        self.accounts.entry((0, window)).or_default().correct(amount, credit);
+        if !self.has_room((user, window)) {
+            return Err(Undecided::Full);
+        }
+        self.accounts.entry((user, window)).or_default().correct(amount, credit);
         Ok(window)
     }
 }

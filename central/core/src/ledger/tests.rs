@@ -274,7 +274,7 @@ pub(super) fn ledger_with(limit: u64, window: Window) -> Ledger {
     ledger
 }
 
-fn budget(limit: u64, window: Window) -> Budget {
+pub(super) fn budget(limit: u64, window: Window) -> Budget {
     Budget {
         id: BUDGET,
         name: name("daily"),

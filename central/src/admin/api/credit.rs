@@ -84,6 +84,9 @@ pub struct Lost {
 pub struct Correction {
     /// Why, in the operator's words; kept with the decision.
     pub reason: String,
+    /// Of which end user, of a budget of which each has an account, as the application names them.
+    #[serde(default)]
+    pub user: Option<String>,
     /// In which window; without, the open one.
     #[serde(default)]
     pub window: Option<WindowId>,
@@ -143,6 +146,9 @@ pub enum Action {
 pub struct DecidedRow {
     /// The budget.
     pub budget: Name,
+    /// The hash of the end user whose account was corrected.
+    #[serde(default)]
+    pub user: Option<String>,
     /// What it counts.
     pub unit: Unit,
     /// The window's start; 0 for a total.

@@ -61,6 +61,7 @@ pub(super) async fn correct(admin: &Admin, asked: &Correct) -> Outcome {
     let of = |text: &Option<String>| text.as_deref().map(|text| quantity(unit, text)).transpose();
     let correction = Correction {
         reason: asked.reason.clone(),
+        user: asked.user.clone(),
         window: asked.window.as_deref().map(start).transpose()?,
         charge: of(&asked.charge)?,
         credit: of(&asked.credit)?,

@@ -66,5 +66,6 @@ fn what(decided: &Decided) -> String {
 }
 
 fn account(row: &DecidedRow) -> [String; 3] {
-    [row.budget.to_string(), window(row.window), amount(row.unit, row.amount.0.into())]
+    let whose = row.user.as_ref().map(|user| format!(", user {user}")).unwrap_or_default();
+    [format!("{}{whose}", row.budget), window(row.window), amount(row.unit, row.amount.0.into())]
 }

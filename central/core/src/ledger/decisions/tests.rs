@@ -1,8 +1,8 @@
 use proptest::prelude::*;
-use wire::catalog::Window;
+use wire::catalog::{Scope, Window};
 use wire::ledger::{FinalReport, UsageRow};
 
-use super::super::tests::{BUDGET, NOON, balanced, batch, ledger_with, name, report, row, when};
+use super::super::tests::{BUDGET, NOON, balanced, batch, budget, ledger_with, name, report, row, when};
 use super::super::{LedgerRow, Registered};
 use super::*;
 
@@ -46,6 +46,43 @@ fn a_decision_is_made_once_under_its_number() {
     let row = balanced(&ledger);
     assert_eq!((row.corrected, row.left), (30, Amount(170)));
     assert_eq!(ledger.decided().count(), 2);
+}
+
+#[test]
+fn one_users_account_is_corrected_and_no_others() {
+    let mut ledger = Ledger::default();
+    ledger.set_budget(&Budget {
+        scope: Scope::EachUser("acme".parse().unwrap(), None),
+        ..budget(100, Window::Total)
+    });
+    let at = WallMs::from_millis(NOON);
+    let ann = UserHash(7 | 1 << 63);
+    let of = |user, id: &str, amount, credit| {
+        decision(
+            id,
+            Verdict::CorrectUser {
+                budget: name("daily"),
+                user,
+                window: None,
+                amount: Amount(amount),
+                credit,
+            },
+        )
+    };
+    let charged = ledger.decide(at, &of(ann, "a", 60, false)).unwrap();
+    assert_eq!((charged.rows[0].budget, charged.rows[0].amount), (BUDGET.of_user(ann.0), Amount(60)));
+    assert_eq!(ledger.decide(at, &of(UserHash(8), "b", 1, true)), Err(Undecided::TooMuch(Amount(0))));
+    assert_eq!(ledger.decide(at, &of(ann, "c", 61, true)), Err(Undecided::TooMuch(Amount(60))));
+    ledger.decide(at, &of(ann, "d", 20, true)).unwrap();
+    assert_eq!(balanced(&ledger).corrected, 40);
+    // What is left to her is granted, and no more.
+    ledger.register(&name("a"), 1, None, None);
+    let asked = UsageRow { budget: BUDGET.of_user(ann.0), waiting: Amount(60), ..row(0, 0, 60) };
+    let answers = ledger.report(when(NOON), &[(name("a"), report(Incarnation(1), asked))]);
+    assert_eq!((answers[0].1.rows[0].granted, answers[0].1.rows[0].spent), (Amount(60), Amount(40)));
+    assert_eq!(ledger.decide(at, &correction("e", 1, false)), Err(Undecided::EachUsers));
+    let mut whole = ledger_with(LIMIT, Window::Total);
+    assert_eq!(whole.decide(at, &of(ann, "a", 60, false)), Err(Undecided::NotEachUsers));
 }
 
 #[test]
