@@ -1,5 +1,7 @@
 //! What a central node counts, in the handles of `telemetry`.
 
+mod recalls;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,9 @@ use prometheus_client::metrics::counter::Counter;
 use seam::{Host, Lock, Stop};
 use telemetry::metrics::{BudgetLevels, CentralMetrics, Exposition, KeyLevels, KeyMetrics};
 use tokio::sync::watch;
+use wire::ledger::Grants;
 
+use self::recalls::Recalls;
 use crate::books;
 use crate::consensus::{Consensus, Standing};
 use crate::sessions::Sessions;
@@ -41,6 +45,7 @@ pub(crate) struct Metrics {
     budgets: Lock<BTreeSet<Name>>,
     /// Providers and their keys.
     keys: Lock<BTreeSet<(Name, Name)>>,
+    recalls: Lock<Recalls>,
     leader: Lock<Option<(u64, NodeId)>>,
 }
 
@@ -72,6 +77,24 @@ impl Metrics {
 
     pub(crate) fn receipts(&self, applied: usize) {
         self.counted.receipts_applied.inc_by(u64::try_from(applied).unwrap_or(u64::MAX));
+    }
+
+    /// An edge attached here is told of its credit.
+    pub(crate) fn granted(&self, edge: &Name, grants: &Grants, consensus: &Consensus) {
+        let recalled = self.recalls.lock().told(edge, &grants.rows);
+        for row in recalled {
+            let of = consensus.read(|state| {
+                state.ledger().budget(row.budget).map(|budget| (budget.scope.level(), budget.unit))
+            });
+            if let Some(of) = of {
+                self.counted.recalls.recalled(of, row.begun.into(), row.credit);
+            }
+        }
+    }
+
+    /// An edge attaches, here or elsewhere.
+    pub(crate) fn attached(&self, edge: &Name) {
+        self.recalls.lock().forget(edge);
     }
 
     pub(crate) fn epoch(&self, epoch: Epoch) {

@@ -91,9 +91,17 @@ impl Publisher {
     /// Acts on one effect; gives back the stamp that is published by it.
     fn carry(&self, effect: Effect) -> Option<Stamp> {
         match effect {
-            Effect::Welcome { edge, boot, welcome } => self.sessions.welcome(&edge, boot, welcome),
+            Effect::Welcome { edge, boot, welcome } => {
+                self.metrics.attached(&edge);
+                self.sessions.welcome(&edge, boot, welcome);
+            }
             Effect::Superseded { edge, boot } => self.sessions.supersede(&edge, boot),
-            Effect::Grants { edge, grants } => self.sessions.send(&edge, &ToEdge::Grants(grants)),
+            Effect::Grants { edge, grants } => {
+                if self.sessions.is_here(&edge) {
+                    self.metrics.granted(&edge, &grants, &self.consensus);
+                    self.sessions.send(&edge, &ToEdge::Grants(grants));
+                }
+            }
             Effect::ReceiptsApplied { edge, incarnation, next } => {
                 self.sessions.send(&edge, &ToEdge::ReceiptsApplied { incarnation, next });
             }

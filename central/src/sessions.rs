@@ -117,6 +117,11 @@ impl Sessions {
         }
     }
 
+    /// Whether an edge is attached to this node.
+    pub(crate) fn is_here(&self, edge: &Name) -> bool {
+        self.shared.table.lock().is_live(edge)
+    }
+
     /// Hands a message to an edge, if it is attached here.
     pub(crate) fn send(&self, edge: &Name, message: &ToEdge) {
         if self.shared.table.lock().is_live(edge)

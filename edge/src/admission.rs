@@ -13,7 +13,7 @@ use edge_core::plan::{Candidate, Links};
 use edge_core::retry::IN_LINE;
 use egress::Waiter;
 use http::HeaderValue;
-use wire::catalog::{Budget, Scope};
+use wire::catalog::Budget;
 
 use crate::call::Edge;
 use crate::convert::Call;
@@ -64,7 +64,7 @@ impl Denied {
                     Refusal::Exceeded { .. } | Refusal::Reached { .. } => "budget",
                     Refusal::Unavailable { .. } | Refusal::Slow { .. } | Refusal::StorageFull => CREDIT,
                 };
-                (budget_level(&budget.scope), what)
+                (budget.scope.level(), what)
             }
         }
     }
@@ -78,18 +78,6 @@ const fn want(refused: Refused) -> &'static str {
         Refused::Rate(per, _when) => per.as_str(),
         Refused::Concurrency => "concurrency",
         Refused::Streams => "streams",
-    }
-}
-
-const fn budget_level(scope: &Scope) -> &'static str {
-    match scope {
-        Scope::Tenant(_) => "tenant",
-        Scope::App(..) => "app",
-        Scope::Key(_) => "key",
-        Scope::Scenario(..) => "scenario",
-        Scope::Model(..) => "model",
-        Scope::Provider(_) => "provider",
-        Scope::EachUser(..) => "user",
     }
 }
 

@@ -82,6 +82,12 @@ impl Counters {
                 self.edge.budget(&budget.name).set(granted, spent, held);
             }
         }
+        for (id, recalls) in edge.purse.take_recalls() {
+            if let Some(budget) = snapshot.budgets().values().find(|budget| budget.id == id) {
+                let of = (budget.scope.level(), budget.unit);
+                self.edge.recalls.recalled(of, recalls.times, recalls.credit);
+            }
+        }
     }
 
     /// A call was admitted or not, perhaps after waiting for credit.

@@ -8,11 +8,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use http_body_util::BodyExt as _;
 use seam::Host;
 use serde_json::{Value, json};
-use tests::client::{Client, get};
+use tests::client::{Client, get, post};
 use tests::configure::Story;
+use tests::faulty::{Fault, Faulty};
 use tests::mesh::Mesh;
+use tests::until::until;
 
 const REGIONS: [&str; 3] = ["eu", "us", "ap"];
 /// One cent, in nano-dollars.
@@ -23,6 +26,7 @@ async fn a_strict_budget_is_never_overspent_and_used_to_the_last_unit() {
     let mesh = Mesh::start(env!("CARGO_BIN_EXE_node"));
     exactly_a_hundred_of_a_thousand(&mesh).await;
     charged_within_one_hold_of_the_limit(&mesh).await;
+    credit_is_asked_back_and_metrics_tell(&mesh).await;
 }
 
 /// The model is priced per call, so that a hold equals its charge: a dollar pays for exactly a hundred.
@@ -73,6 +77,61 @@ async fn charged_within_one_hold_of_the_limit(mesh: &Mesh) {
     let charged = row["receipts"].as_u64().unwrap();
     assert!(charged <= limit, "overspent: {row}");
     assert!(limit - charged < largest_hold, "{row}, largest hold {largest_hold}");
+}
+
+/// A stream in Europe holds nearly all; while it lasts, calls in America wait for what it will not need.
+async fn credit_is_asked_back_and_metrics_tell(mesh: &Mesh) {
+    let held = Faulty::start().await;
+    held.set(Fault::Held);
+    let story = Story::new("recall")
+        .with(&format!(
+            "models: [{{name: held, price: {{input: 1, output: 1}}, context: 8192, output_cap: 600, \
+             replicas: [{{name: a, region: eu, url: \"{0}\"}}, {{name: b, region: us, url: \"{0}\"}}]}}]",
+            held.url()
+        ))
+        .with("budgets: [{name: recall, key: recall-key, unit: tokens, window: total, limit: 1000}]");
+    story.apply(mesh);
+    known_everywhere(mesh, &story, "held").await;
+    let (client, key) = (mesh.client(), story.key());
+    let streamed = json!({"model": "held", "stream": true, "max_tokens": 600,
+        "messages": [{"role": "user", "content": "One word, please."}]});
+    let stream = until("the stream has its credit", async || {
+        let ask = post("/v1/chat/completions", &key, streamed.to_string());
+        client.open(&mesh.plain("eu"), ask).await.ok().filter(|answer| answer.status() == 200)
+    })
+    .await;
+
+    let host = Host::real();
+    let (url, caller, body) = (mesh.plain("us"), mesh.client(), streamed.to_string());
+    let waiting = host.spawn("caller", async move {
+        // Each is refused when it waited long enough, and comes back.
+        for _try in 0..100 {
+            let call = caller.open(&url, post("/v1/chat/completions", &key, body.clone())).await.unwrap();
+            if call.status() == 200 {
+                return true;
+            }
+        }
+        false
+    });
+    let of = |metrics: &str, name: &str| {
+        let line = metrics.lines().find(|line| line.starts_with(name))?;
+        line.rsplit_once(' ')?.1.parse::<u64>().ok()
+    };
+    let eu = mesh.plain("eu");
+    let metrics = async || {
+        let answer = mesh.client().ask(&eu, get("/metrics", "")).await.unwrap();
+        String::from_utf8(answer.body.to_vec()).unwrap()
+    };
+    until("the edge is asked for credit", async || {
+        of(&metrics().await, "portolan_lease_recalls_total{level=\"key\"}").filter(|times| *times > 0)
+    })
+    .await;
+    held.release();
+    stream.into_body().collect().await.unwrap();
+    assert!(waiting.await.unwrap(), "credit came");
+    let came = "portolan_lease_recalled_total{level=\"key\",unit=\"tokens\"}";
+    let came = until("what came is counted", async || of(&metrics().await, came)).await;
+    assert!((400..1_000).contains(&came), "what the stream held and did not need: {came}");
 }
 
 /// The ledger's row of a budget once every hold is resolved and every receipt applied.

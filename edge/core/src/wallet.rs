@@ -18,6 +18,7 @@ mod central;
 mod demand;
 mod journal;
 mod line;
+mod recalls;
 mod users;
 mod waiting;
 
@@ -32,6 +33,7 @@ use account::Account;
 pub use journal::{Mark, Record, Recovered};
 pub use line::Facts;
 use line::Line;
+pub use recalls::Recalls;
 use users::Users;
 use waiting::Waiting;
 

@@ -1,6 +1,9 @@
 //! The purse's side of the session with central.
 
+use std::collections::BTreeMap;
+
 use base::{Amount, BudgetId, Incarnation};
+use edge_core::wallet::Recalls;
 use wire::control::Welcome;
 use wire::ledger::{FinalReport, Grants, ReceiptBatch, Report};
 
@@ -31,6 +34,11 @@ impl Purse {
     pub(crate) fn standing(&self) -> (Vec<(BudgetId, [Amount; 3])>, usize) {
         let state = self.shared.state.lock();
         (state.wallet.standing().collect(), state.spool.kept())
+    }
+
+    /// How often central asked for credit back since the last look, and what it got.
+    pub(crate) fn take_recalls(&self) -> BTreeMap<BudgetId, Recalls> {
+        self.shared.state.lock().wallet.take_recalls()
     }
 
     pub(crate) fn detached(&self) {

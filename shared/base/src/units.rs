@@ -58,6 +58,18 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The unit as files and labels spell it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Tokens => "tokens",
+            Self::NanoUsd => "usd",
+            Self::InputTokens => "input_tokens",
+            Self::OutputTokens => "output_tokens",
+        }
+    }
+
     /// `amount` of this unit as an operator reads it.
     #[must_use]
     pub fn show(self, amount: Amount) -> String {

@@ -7,12 +7,14 @@ mod central;
 mod edge;
 mod keys;
 mod queue;
+mod recalls;
 mod runtime;
 
 pub use central::{BudgetLevels, CentralMetrics};
 pub use edge::{BudgetGauges, EdgeMetrics, ModelMetrics, Path, TenantMetrics};
 pub use keys::{KeyAway, KeyLevels, KeyMetrics, KeyResult};
 pub use queue::{QueueMetrics, Waits};
+pub use recalls::RecallMetrics;
 
 use std::fmt;
 use std::sync::Arc;

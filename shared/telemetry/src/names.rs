@@ -52,6 +52,8 @@ metrics! {
     LEASE_GRANTED = "portolan_lease_granted", "Credit granted to this edge in the open window, in the budget's unit, by budget";
     LEASE_SPENT = "portolan_lease_spent", "Credit this edge spent in the open window, in the budget's unit, by budget";
     LEASE_HELD = "portolan_lease_held", "Credit held by calls in progress, in the budget's unit, by budget";
+    LEASE_RECALLS = "portolan_lease_recalls", "Times that central asked for credit back that calls elsewhere wait for, or that a lowered limit lacks, by level of the budget (tenant, app, key, scenario, user, model, provider); at a central node: that it asked edges attached to it";
+    LEASE_RECALLED = "portolan_lease_recalled", "Credit that came back because central asked, by level and unit of the budget, money in billionths of a dollar";
     SPOOL_PENDING = "portolan_spool_pending", "Receipts not yet applied by central";
     EPOCH = "portolan_config_epoch", "Version of the configuration in force";
     CONFIG_AGE_SECONDS = "portolan_config_age_seconds", "Time since central last confirmed the configuration, in seconds";

@@ -309,6 +309,22 @@ pub enum Scope {
     EachUser(TenantName, Option<Name>),
 }
 
+impl Scope {
+    /// Its level, as metrics and records spell it.
+    #[must_use]
+    pub const fn level(&self) -> &'static str {
+        match self {
+            Self::Tenant(_) => "tenant",
+            Self::App(..) => "app",
+            Self::Key(_) => "key",
+            Self::Scenario(..) => "scenario",
+            Self::Model(..) => "model",
+            Self::Provider(_) => "provider",
+            Self::EachUser(..) => "user",
+        }
+    }
+}
+
 /// The span after which a budget starts anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -199,13 +199,6 @@ fn budget_form(budget: &Budget) -> Value {
         Scope::EachUser(tenant, None) => json!({ "tenant": tenant, "each": "user" }),
         Scope::EachUser(tenant, Some(app)) => json!({ "tenant": tenant, "app": app, "each": "user" }),
     };
-    let unit = match budget.unit {
-        Unit::NanoUsd => "usd",
-        Unit::Tokens => "tokens",
-        Unit::InputTokens => "input_tokens",
-        Unit::OutputTokens => "output_tokens",
-        Unit::Requests => "requests",
-    };
     let window = match budget.window {
         Window::Minute => "minute".to_owned(),
         Window::Hour => "hour".to_owned(),
@@ -221,7 +214,7 @@ fn budget_form(budget: &Budget) -> Value {
     };
     let rest = json!({
         "name": budget.name,
-        "unit": unit,
+        "unit": budget.unit.as_str(),
         "window": window,
         "time_zone": (!zone.is_empty()).then_some(zone),
         "limit": amount(budget.unit, budget.limit),

@@ -10,6 +10,7 @@ use wire::ledger::{GrantRow, UsageRow, WindowState};
 use super::account::Account;
 use super::demand::Demand;
 use super::journal::{Mark, Record};
+use super::recalls::Recalls;
 use super::waiting::Lacks;
 use super::{FRESH, IDLE, Part, Stands, TICK, Why};
 
@@ -27,6 +28,7 @@ pub(super) struct Line {
     closed: Option<WindowId>,
     pub(super) demand: Demand,
     pub(super) waiting: Lacks,
+    pub(super) recalls: Recalls,
     facts: Option<Facts>,
     target: Amount,
     /// When a row without a window was last sent, and what it asked for.
@@ -289,7 +291,9 @@ impl Line {
         {
             // Calls here that wait only for their ceiling come before calls elsewhere.
             let idle = account.available().saturating_sub(self.waiting.fitting(account.available()));
-            account.give_back(account.unspent().saturating_sub(keep).min(idle));
+            let amount = account.unspent().saturating_sub(keep).min(idle);
+            account.give_back(amount);
+            self.recalls.gave(amount);
         }
     }
 
@@ -343,15 +347,19 @@ impl Line {
         }
         // Of a budget that was removed here, central may yet grant what was asked for.
         self.unanswered &= open && self.account(row.window).is_none();
+        let mut begun = false;
         if let Some(account) = self.account(row.window) {
             account.grant(row.granted);
-            account.keep = row.keep;
+            begun = std::mem::replace(&mut account.keep, row.keep).is_none() && row.keep.is_some();
             account.heard(row.heard, row.heard_returned);
             account.asking = false;
         }
         let is_open = self.open.as_ref().is_some_and(|(window, _account)| *window == row.window);
         if is_open && open {
             self.facts = Some(Facts { limit: row.limit, spent: row.spent, left: row.left, at: now });
+            if begun {
+                self.recalls.begun();
+            }
         } else if is_open {
             self.close_open();
         }

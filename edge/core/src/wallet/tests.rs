@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{Amount, BudgetId, Era, Incarnation, Mono, Unit, WindowId};
@@ -6,7 +7,7 @@ use wire::catalog::{Budget, Mode, Scope, Window};
 use wire::control::Welcome;
 use wire::ledger::{GrantRow, Grants, WindowState};
 
-use super::{Decision, Held, Record, Recovered, Wallet, Why};
+use super::{Decision, Held, Recalls, Record, Recovered, Wallet, Why};
 
 const ONE: BudgetId = BudgetId(1);
 const TWO: BudgetId = BudgetId(2);
@@ -76,6 +77,10 @@ fn credit_on_its_way_back_to_central_is_no_reason_to_refuse_at_once() {
     wallet.granted(&grants(recall), START);
     flush(&mut wallet);
     assert!(matches!(wallet.ask(&[(ONE, Amount(5))], START), Decision::Wait { .. }));
+    let recalls = wallet.take_recalls();
+    assert_eq!(recalls, BTreeMap::from([(ONE, Recalls { times: 1, credit: Amount(1_000) })]));
+    wallet.granted(&grants(recall), START);
+    assert_eq!(wallet.take_recalls(), BTreeMap::new(), "it was asked before, and what it gave is counted");
 }
 
 #[test]
@@ -377,7 +382,7 @@ fn wallet() -> Wallet {
     wallet
 }
 
-fn budgets() -> std::collections::BTreeMap<base::Name, Budget> {
+fn budgets() -> BTreeMap<base::Name, Budget> {
     let budget = |id: BudgetId| Budget {
         id,
         name: format!("budget-{id}").parse().unwrap(),

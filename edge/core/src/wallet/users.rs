@@ -13,6 +13,7 @@ use wire::ledger::UsageRow;
 
 use super::Wallet;
 use super::line::Line;
+use super::recalls::Recalls;
 
 /// Users' accounts with calls in progress, or lately, at most; calls of more are refused.
 const USERS: usize = 100_000;
@@ -28,6 +29,8 @@ pub(super) struct Users {
     first: u64,
     /// What central is to be told of those that were forgotten.
     farewells: Vec<UsageRow>,
+    /// What central asked them for.
+    recalls: BTreeMap<BudgetId, Recalls>,
 }
 
 impl Users {
@@ -42,6 +45,10 @@ impl Users {
 
     pub(super) fn farewells(&mut self) -> Vec<UsageRow> {
         std::mem::take(&mut self.farewells)
+    }
+
+    pub(super) fn take_recalls(&mut self) -> BTreeMap<BudgetId, Recalls> {
+        std::mem::take(&mut self.recalls)
     }
 }
 
@@ -80,6 +87,7 @@ impl Wallet {
             }
             let (farewell, next) = line.farewell(*account);
             users.farewells.extend(farewell);
+            line.recalls.note(*account, &mut users.recalls);
             users.first = users.first.max(next);
             false
         });

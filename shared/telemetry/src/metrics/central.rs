@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 use super::edge::signed;
 use super::runtime::Tasks;
-use super::{Exposition, KeyMetrics, SECONDS, register};
+use super::{Exposition, KeyMetrics, RecallMetrics, SECONDS, register};
 use crate::names;
 
 type Labels = [(&'static str, String); 1];
@@ -29,6 +29,8 @@ pub struct CentralMetrics {
     budget_debt: Family<Labels, Gauge>,
     budget_stranded: Family<Labels, Gauge>,
     proposal: Histogram,
+    /// What is counted of credit that central asks back.
+    pub recalls: RecallMetrics,
     /// What is counted of providers' keys.
     pub keys: KeyMetrics,
     /// Raft term.
@@ -88,6 +90,7 @@ impl CentralMetrics {
             budget_debt: Family::default(),
             budget_stranded: Family::default(),
             proposal: SECONDS(),
+            recalls: RecallMetrics::default(),
             keys: KeyMetrics::default(),
             term: Gauge::default(),
             is_leader: Gauge::default(),
@@ -115,6 +118,7 @@ impl CentralMetrics {
         register(&mut registry, names::BUDGET_GRANTED, &metrics.budget_granted);
         register(&mut registry, names::BUDGET_DEBT, &metrics.budget_debt);
         register(&mut registry, names::BUDGET_STRANDED, &metrics.budget_stranded);
+        metrics.recalls.register(&mut registry);
         metrics.keys.register(&mut registry);
         register(&mut registry, names::PROPOSAL_SECONDS, &metrics.proposal);
         register(&mut registry, names::RAFT_TERM, &metrics.term);

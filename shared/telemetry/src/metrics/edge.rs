@@ -13,7 +13,7 @@ use wire::catalog::Operation;
 use wire::ledger::{Outcome, Usage};
 
 use super::runtime::Tasks;
-use super::{Exposition, QueueMetrics, SECONDS, register};
+use super::{Exposition, QueueMetrics, RecallMetrics, SECONDS, register};
 use crate::names;
 
 type Labels<const N: usize> = [(&'static str, String); N];
@@ -84,6 +84,8 @@ pub struct EdgeMetrics {
     connections: Family<Labels<1>, Gauge>,
     queue_depth: Family<Labels<2>, Gauge>,
     queue_wait: Family<Labels<2>, Histogram, fn() -> Histogram>,
+    /// What is counted of credit that central asks back.
+    pub recalls: RecallMetrics,
     /// Calls in progress.
     pub in_flight: Gauge,
     /// Streamed calls in progress.
@@ -146,6 +148,7 @@ impl EdgeMetrics {
             connections: Family::default(),
             queue_depth: Family::default(),
             queue_wait: Family::new_with_constructor(SECONDS),
+            recalls: RecallMetrics::default(),
             in_flight: Gauge::default(),
             streams: Gauge::default(),
             unsettled_drops: Counter::default(),
@@ -185,6 +188,7 @@ impl EdgeMetrics {
         register(registry, names::LEASE_GRANTED, &self.lease_granted);
         register(registry, names::LEASE_SPENT, &self.lease_spent);
         register(registry, names::LEASE_HELD, &self.lease_held);
+        self.recalls.register(registry);
         register(registry, names::LINK_RTT_SECONDS, &self.link_rtt);
         register(registry, names::CONNECTIONS, &self.connections);
         register(registry, names::QUEUE_DEPTH, &self.queue_depth);
