@@ -278,3 +278,6 @@ pub(super) async fn answer<T: Serialize>(sender: &mut Sender, answer: &T) {
         tracing::debug!(%error, "an answer was not wanted any more");
     }
 }
+
+#[cfg(test)]
+mod tests;
