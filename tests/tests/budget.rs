@@ -85,15 +85,15 @@ async fn credit_is_asked_back_and_metrics_tell(mesh: &Mesh) {
     held.set(Fault::Held);
     let story = Story::new("recall")
         .with(&format!(
-            "models: [{{name: held, price: {{input: 1, output: 1}}, context: 8192, output_cap: 600, \
+            "models: [{{name: held, price: {{input: 1, output: 1}}, context: 8192, output_cap: 6000, \
              replicas: [{{name: a, region: eu, url: \"{0}\"}}, {{name: b, region: us, url: \"{0}\"}}]}}]",
             held.url()
         ))
-        .with("budgets: [{name: recall, key: recall-key, unit: tokens, window: total, limit: 1000}]");
+        .with("budgets: [{name: recall, key: recall-key, unit: tokens, window: total, limit: 10000}]");
     story.apply(mesh);
     known_everywhere(mesh, &story, "held").await;
     let (client, key) = (mesh.client(), story.key());
-    let streamed = json!({"model": "held", "stream": true, "max_tokens": 600,
+    let streamed = json!({"model": "held", "stream": true, "max_tokens": 6000,
         "messages": [{"role": "user", "content": "One word, please."}]});
     let stream = until("the stream has its credit", async || {
         let ask = post("/v1/chat/completions", &key, streamed.to_string());
@@ -101,6 +101,18 @@ async fn credit_is_asked_back_and_metrics_tell(mesh: &Mesh) {
     })
     .await;
 
+    let eu = mesh.plain("eu");
+    let counted = async |name: &str| {
+        let answer = mesh.client().ask(&eu, get("/metrics", "")).await.unwrap();
+        let metrics = String::from_utf8(answer.body.to_vec()).unwrap();
+        let line = metrics.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let (asked, came) = (
+        "portolan_lease_recalls_total{level=\"key\"}",
+        "portolan_lease_recalled_total{level=\"key\",unit=\"tokens\"}",
+    );
+    let before = (counted(asked).await, counted(came).await);
     let host = Host::real();
     let (url, caller, body) = (mesh.plain("us"), mesh.client(), streamed.to_string());
     let waiting = host.spawn("caller", async move {
@@ -113,25 +125,14 @@ async fn credit_is_asked_back_and_metrics_tell(mesh: &Mesh) {
         }
         false
     });
-    let of = |metrics: &str, name: &str| {
-        let line = metrics.lines().find(|line| line.starts_with(name))?;
-        line.rsplit_once(' ')?.1.parse::<u64>().ok()
-    };
-    let eu = mesh.plain("eu");
-    let metrics = async || {
-        let answer = mesh.client().ask(&eu, get("/metrics", "")).await.unwrap();
-        String::from_utf8(answer.body.to_vec()).unwrap()
-    };
-    until("the edge is asked for credit", async || {
-        of(&metrics().await, "portolan_lease_recalls_total{level=\"key\"}").filter(|times| *times > 0)
-    })
-    .await;
+    until("the edge is asked for credit", async || (counted(asked).await > before.0).then_some(())).await;
     held.release();
     stream.into_body().collect().await.unwrap();
     assert!(waiting.await.unwrap(), "credit came");
-    let came = "portolan_lease_recalled_total{level=\"key\",unit=\"tokens\"}";
-    let came = until("what came is counted", async || of(&metrics().await, came)).await;
-    assert!((400..1_000).contains(&came), "what the stream held and did not need: {came}");
+    let came =
+        until("what came is counted", async || Some(counted(came).await - before.1).filter(|came| *came > 0))
+            .await;
+    assert!((3_000..10_000).contains(&came), "what the stream held and did not need: {came}");
 }
 
 /// The ledger's row of a budget once every hold is resolved and every receipt applied.
