@@ -12,7 +12,7 @@ use mesh::{Connection, Links, MeshError, Sender};
 use seam::Host;
 use serde::{Deserialize, Serialize};
 use wire::catalog::{Budget, Catalog, Model, Scope};
-use wire::control::{Health, NodeAddr, Opening};
+use wire::control::{Health, MissingTokenizer, NodeAddr, Opening};
 use wire::frame::Kind;
 
 use crate::admin::api;
@@ -51,7 +51,13 @@ struct EdgeView {
     edge: Name,
     epoch: Option<Epoch>,
     health: Health,
+    /// Follows the view: builds that do not know it read no further.
+    #[serde(skip)]
+    missing: Vec<MissingTokenizer>,
 }
+
+/// The tokenizers that edges lack, by edge.
+type Missing = BTreeMap<Name, Vec<MissingTokenizer>>;
 
 impl Overview {
     /// Answers another central node.
@@ -60,7 +66,11 @@ impl Overview {
             tracing::warn!(peer = %connection.peer().node, "a node that is not central asked for the status");
             return Ok(());
         }
-        sender.send(Kind::RPC_REPLY, &self.view()).await?;
+        let view = self.view();
+        sender.send(Kind::RPC_REPLY, &view).await?;
+        let missing = view.edges.into_iter().filter(|edge| !edge.missing.is_empty());
+        let missing: Missing = missing.map(|edge| (edge.edge, edge.missing)).collect();
+        sender.send(Kind::RPC_REPLY, &missing).await?;
         sender.finish()?;
         sender.stopped().await;
         Ok(())
@@ -71,6 +81,7 @@ impl Overview {
             edge: attached.edge,
             epoch: attached.applied.map(|(_stamp, epoch)| epoch),
             health: attached.health,
+            missing: attached.missing,
         };
         View {
             level: mesh::level(&self.host),
@@ -90,7 +101,15 @@ impl Overview {
             let connection = self.links.connect(node).await?;
             let (mut sender, mut receiver) = connection.open(Opening::Status).await?;
             sender.finish()?;
-            receiver.expect::<View>(Kind::RPC_REPLY).await
+            let mut view = receiver.expect::<View>(Kind::RPC_REPLY).await?;
+            // Nothing more comes of a build that tells no missing tokenizers.
+            if let Some(frame) = receiver.recv().await? {
+                let mut missing: Missing = frame.decode()?;
+                for edge in &mut view.edges {
+                    edge.missing = missing.remove(&edge.edge).unwrap_or_default();
+                }
+            }
+            Ok::<_, MeshError>(view)
         };
         match self.host.timeout(ANSWER_WITHIN, asking).await {
             Ok(Ok(view)) => Some(view),
@@ -239,8 +258,16 @@ fn edge_row(name: &Name, edge: &EdgeNode, attached: Option<(Name, EdgeView)>) ->
         draining: seen.as_ref().is_some_and(|seen| seen.health.draining),
         left: edge.left,
         build: edge.build.clone(),
-        links: seen.map(|seen| links(&seen.health.links)).unwrap_or_default(),
+        links: seen.as_ref().map(|seen| links(&seen.health.links)).unwrap_or_default(),
+        missing_tokenizers: seen
+            .map(|seen| seen.missing.into_iter().map(tokenizer_row).collect())
+            .unwrap_or_default(),
     }
+}
+
+fn tokenizer_row(missing: MissingTokenizer) -> api::TokenizerRow {
+    let MissingTokenizer { name, why, mend } = missing;
+    api::TokenizerRow { name, why, mend }
 }
 
 fn links(links: &[(Name, u32)]) -> Vec<api::LinkRow> {

@@ -19,6 +19,7 @@ use edge_core::plan::Offer;
 use seam::{Host, Lock};
 use tokens::{Counts, Digest, Estimate, Tokenizer};
 use wire::catalog::{Model, Operation};
+use wire::control::MissingTokenizer;
 
 use files::Files;
 
@@ -52,6 +53,8 @@ struct Shared {
     built: [AtomicBool; Tokenizer::BUILT_IN.len()],
     /// Tokenizers of files that models name.
     files: ArcSwap<Files>,
+    /// What central is told of those that are not at hand.
+    missing: ArcSwap<Vec<MissingTokenizer>>,
 }
 
 /// What a call says.
@@ -78,6 +81,7 @@ impl Counting {
             counts: Lock::new(Counts::of(COUNTS)),
             built: Default::default(),
             files: ArcSwap::default(),
+            missing: ArcSwap::default(),
         }))
     }
 

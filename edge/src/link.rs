@@ -21,6 +21,7 @@ use seam::{Host, Stop};
 use settings::HostPort;
 use wire::control::NodeAddr;
 
+use crate::counting::Counting;
 use crate::purse::Purse;
 use crate::snapshot::Snapshots;
 use session::Session;
@@ -104,16 +105,16 @@ enum Round {
 
 impl Link {
     /// A link that has not yet begun. Reads the snapshot kept on disk and puts it in force.
-    pub async fn open(
+    pub(crate) async fn open(
         host: &Host,
         links: Links,
         options: Options,
-        snapshots: Snapshots,
-        purse: Purse,
+        (snapshots, purse, counting): (&Snapshots, &Purse, &Counting),
     ) -> Self {
         let path = snapshot_path(&options.data);
-        saved::restore(host, &path, &snapshots, &purse).await;
-        let session = Session::new(host, options.advertise, options.draining.clone(), snapshots, purse);
+        saved::restore(host, &path, snapshots, purse).await;
+        let told = (snapshots.clone(), purse.clone(), counting.clone());
+        let session = Session::new(host, options.advertise, options.draining.clone(), told);
         Self { host: host.clone(), links, options, session }
     }
 

@@ -193,7 +193,8 @@ impl Node {
         let bodies = serving.bodies.clone();
         let egress = Egress::new(&host, Options { tracer: tracer.clone(), ..serving });
         let links = mesh::Links::new(endpoint.clone());
-        let link = Link::open(&host, links.clone(), options, snapshots.clone(), purse.clone()).await;
+        let counting = Counting::new();
+        let link = Link::open(&host, links.clone(), options, (&snapshots, &purse, &counting)).await;
         let (view, flows, refusals) = (View::default(), Flows::default(), Refusals::default());
         let edge = Arc::new(Edge {
             host: host.clone(),
@@ -205,7 +206,7 @@ impl Node {
             gate: Arc::new(Lock::new(Gate::new(config.guard.limits))),
             hall: Hall::new(&host, &metrics),
             bodies,
-            counting: Counting::new(),
+            counting,
             purse,
             dispatcher: Dispatcher::new(&host, egress.clone(), links.clone(), view.clone()),
             metrics: Counters::new(metrics),
@@ -227,8 +228,7 @@ impl Node {
         let follow = view.clone().follow(host.clone(), identity.node, snapshots, links, rest.clone());
         let serving =
             Serving { egress: egress.clone(), draining: drain.clone(), calls: calls.clone(), refusals };
-        let until = rest.clone();
-        drop(host.spawn("credentials", async move { credentials.watch(until).await }));
+        watch(&host, credentials, rest.clone());
         drop(host.spawn("links", follow));
         drop(host.spawn("peers", peers::serve(host.clone(), endpoint.clone(), serving)));
         drop(host.spawn("apply", apply(Arc::clone(&edge), egress.clone(), rest.clone())));
@@ -251,6 +251,11 @@ impl Node {
             closing,
         })
     }
+}
+
+/// Follows the node's certificates.
+fn watch(host: &Host, credentials: Credentials, until: Stop) {
+    drop(host.spawn("credentials", async move { credentials.watch(until).await }));
 }
 
 /// Reads the tokenizers that models name, from files in `dir`.

@@ -21,6 +21,7 @@ async fn operators_change_and_read_the_configuration_and_see_the_mesh() {
     a_file_that_cannot_be_applied_is_refused_whole_with_its_place(&mesh);
     a_rollback_is_a_new_epoch_with_the_content_of_an_old_one(&mesh);
     the_status_shows_nodes_links_epochs_models_and_budgets(&mesh).await;
+    the_status_tells_what_tokenizers_edges_lack(&mesh).await;
     what_was_used_is_told(&mesh).await;
     a_level_is_raised_only_as_far_as_every_node_knows(&mesh);
 }
@@ -177,6 +178,45 @@ async fn the_status_shows_nodes_links_epochs_models_and_budgets(mesh: &Mesh) {
     ] {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }
+}
+
+async fn the_status_tells_what_tokenizers_edges_lack(mesh: &Mesh) {
+    let apply = |tokenizer: &str, cap: u32| {
+        let model = format!(
+            "models: [{{name: counted, context: 8192, output_cap: {cap}, tokenizer: {tokenizer}, provider: demo}}]"
+        );
+        mesh.operate(&["apply", "-f", &file(mesh, "counted.yaml", &model)]).unwrap();
+    };
+    let lacking = async |what: &str, edges: usize| {
+        until(what, async || {
+            let status: Value = serde_json::from_str(&mesh.operate(&["status", "--json"]).ok()?).ok()?;
+            let of = status["edges"].as_array()?.iter().filter_map(|edge| edge["missing_tokenizers"].get(0));
+            let found: Vec<Value> =
+                of.filter(|missing| missing["why"].as_str().unwrap().contains(what)).cloned().collect();
+            (found.len() == edges).then_some(found)
+        })
+        .await
+    };
+    let path = mesh.dir().join("mesh/tokenizers/absent.json");
+    apply("absent", 64);
+    for missing in lacking("cannot be read", 3).await {
+        assert_eq!(missing["name"], "absent", "{missing}");
+        assert!(missing["mend"].as_str().unwrap().contains(path.to_str().unwrap()), "{missing}");
+    }
+    let status = mesh.operate(&["status"]).unwrap();
+    assert!(status.contains("tokenizers that edges lack") && status.contains("absent"), "{status}");
+
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, "{}").unwrap();
+    apply("absent", 63);
+    for missing in lacking("cannot be used", 3).await {
+        assert!(missing["mend"].as_str().unwrap().contains("portolan config tokenizer"), "{missing}");
+    }
+    apply("o200k_base", 63);
+    until("nothing is missing", async || {
+        (!mesh.operate(&["status"]).ok()?.contains("tokenizers that edges lack")).then_some(())
+    })
+    .await;
 }
 
 async fn what_was_used_is_told(mesh: &Mesh) {

@@ -334,6 +334,20 @@ pub struct EdgeRow {
     pub build: String,
     /// Round trips it measured.
     pub links: Vec<LinkRow>,
+    /// Tokenizers that models name and it does not have: bytes bound the calls of those models there.
+    #[serde(default)]
+    pub missing_tokenizers: Vec<TokenizerRow>,
+}
+
+/// A tokenizer that an edge lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenizerRow {
+    /// As models name it.
+    pub name: String,
+    /// What is wrong.
+    pub why: String,
+    /// What mends it.
+    pub mend: String,
 }
 
 /// A model.

@@ -187,6 +187,14 @@ async fn read(live: &Live, mut receiver: Receiver) -> End {
     loop {
         let said = match receiver.recv().await {
             Ok(Some(frame)) if frame.kind == Kind::TO_CENTRAL => frame.decode::<ToCentral>(),
+            Ok(Some(frame)) if frame.kind == Kind::MISSING_TOKENIZERS => match frame.decode() {
+                Ok(missing) => {
+                    let note = |told: &mut super::Attached| told.missing = missing;
+                    live.sessions.shared.table.lock().told(&live.edge, live.boot, note);
+                    continue;
+                }
+                Err(error) => return error.to_string(),
+            },
             Ok(Some(_other)) => continue,
             Ok(None) => return "the edge closed it".to_owned(),
             Err(error) => return error.to_string(),

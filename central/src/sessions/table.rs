@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base::{Epoch, Name, RegionName, Stamp};
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use wire::control::Health;
+use wire::control::{Health, MissingTokenizer};
 
 /// Processes of one edge that may have a session at once: the newest, and one or more that do not know it yet.
 const PROCESSES: usize = 4;
@@ -44,6 +44,8 @@ pub(crate) struct Attached {
     pub(crate) applied: Option<(Stamp, Epoch)>,
     /// What it sees of itself.
     pub(crate) health: Health,
+    /// The tokenizers that it lacks.
+    pub(crate) missing: Vec<MissingTokenizer>,
 }
 
 #[derive(Debug)]
@@ -84,6 +86,7 @@ impl Table {
             region: who.region,
             applied: who.have,
             health: Health::default(),
+            missing: Vec::new(),
         };
         let of_edge = || self.of(&who.edge).map(|(boot, session)| (session.serial, boot));
         if of_edge().count() >= PROCESSES

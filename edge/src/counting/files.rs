@@ -10,6 +10,7 @@ use seam::{Host, Stop};
 use telemetry::metrics::EdgeMetrics;
 use tokens::{Digest, Reference, Tokenizer, Unusable, Vocabulary};
 use wire::catalog::Catalog;
+use wire::control::MissingTokenizer;
 
 use super::{Counting, sha256};
 use crate::snapshot::Snapshots;
@@ -41,13 +42,47 @@ enum Missing {
     GivenUp,
 }
 
+impl Missing {
+    /// What helps.
+    fn mend(&self, name: &str, dir: &Path) -> String {
+        let name = name.split('@').next().unwrap_or_default();
+        let file = dir.join(format!("{name}.json"));
+        let file = file.display();
+        match self {
+            Self::Name => {
+                "correct `tokenizer` of its models: it is the name of a file, or of a tokenizer built in"
+                    .to_owned()
+            }
+            Self::Unread(_why) => {
+                format!("put the model's tokenizer.json there, readable by the node: {file}")
+            }
+            Self::Other => format!(
+                "put the file of that digest there, or name the digest of this one in its models: {file}"
+            ),
+            Self::Large | Self::Unusable(_) => {
+                format!(
+                    "check it with `portolan config tokenizer` and replace it: {file}; else take `tokenizer` from its models"
+                )
+            }
+            Self::GivenUp => "nothing: it is read again".to_owned(),
+        }
+    }
+}
+
 impl Files {
     pub(super) fn find(&self, name: &str) -> Option<Tokenizer> {
         self.0.get(name)?.as_ref().ok().cloned()
     }
 
-    fn missing(&self) -> usize {
-        self.0.values().filter(|file| file.is_err()).count()
+    fn missing(&self, dir: &Path) -> Vec<MissingTokenizer> {
+        let missing = self.0.iter().filter_map(|(name, file)| Some((name, file.as_ref().err()?)));
+        missing
+            .map(|(name, error)| MissingTokenizer {
+                name: name.clone(),
+                why: error.to_string(),
+                mend: error.mend(name, dir),
+            })
+            .collect()
     }
 }
 
@@ -80,6 +115,11 @@ impl Counting {
         }
     }
 
+    /// The tokenizers that are not at hand.
+    pub(crate) fn missing(&self) -> Arc<Vec<MissingTokenizer>> {
+        self.0.missing.load_full()
+    }
+
     /// Reads what the models of `catalog` name and is not at hand; gives how many are not.
     pub(crate) async fn read_files(&self, host: &Host, dir: &Path, catalog: &Catalog) -> usize {
         let before = self.0.files.load_full();
@@ -97,9 +137,11 @@ impl Counting {
             };
             files.0.insert(name.to_owned(), file);
         }
-        let missing = files.missing();
+        let missing = files.missing(dir);
         self.0.files.store(Arc::new(files));
-        missing
+        let count = missing.len();
+        self.0.missing.store(Arc::new(missing));
+        count
     }
 }
 
@@ -113,7 +155,7 @@ fn tell(
     match read {
         Ok(_tokenizer) => tracing::info!(tokenizer = name, "a tokenizer was read"),
         Err(error) if before.is_none_or(|before| before != read) => tracing::warn!(
-            tokenizer = name, dir = %dir.display(), %error,
+            tokenizer = name, mend = error.mend(name, dir), %error,
             "a tokenizer is not at hand: bytes bound the calls of its models"
         ),
         Err(_told) => {}

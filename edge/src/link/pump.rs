@@ -66,6 +66,9 @@ async fn write(host: &Host, session: &Session, sender: &mut Sender) -> Result<()
             for message in session.outgoing() {
                 sender.send(Kind::TO_CENTRAL, &message).await?;
             }
+            if let Some(missing) = session.missing_tokenizers() {
+                sender.send(Kind::MISSING_TOKENIZERS, &*missing).await?;
+            }
         }
         if session.has_left() {
             sender.finish()?;

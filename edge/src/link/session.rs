@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Epoch, Incarnation, Mono, Stamp};
 use seam::{Host, Lock, Stop};
 use wire::catalog::{Catalog, Change, Object};
-use wire::control::{Health, Hello, NodeAddr, ToCentral, ToEdge};
+use wire::control::{Health, Hello, MissingTokenizer, NodeAddr, ToCentral, ToEdge};
 
 use super::Distances;
+use crate::counting::Counting;
 use crate::purse::Purse;
 use crate::snapshot::Snapshots;
 
@@ -30,6 +32,7 @@ pub(super) struct Session {
     draining: Stop,
     snapshots: Snapshots,
     purse: Purse,
+    counting: Counting,
     state: Lock<State>,
 }
 
@@ -48,6 +51,8 @@ struct State {
     sent: BTreeMap<Incarnation, Sent>,
     last_words: BTreeMap<Incarnation, Mono>,
     health_due: Mono,
+    /// The tokenizers that central knows to be missing here.
+    missing: Arc<Vec<MissingTokenizer>>,
     heard: Distances,
 }
 
@@ -73,11 +78,11 @@ impl Session {
         host: &Host,
         advertise: SocketAddr,
         draining: Stop,
-        snapshots: Snapshots,
-        purse: Purse,
+        (snapshots, purse, counting): (Snapshots, Purse, Counting),
     ) -> Self {
         let boot = host.random_u64();
-        Self { host: host.clone(), boot, advertise, draining, snapshots, purse, state: Lock::default() }
+        let state = Lock::default();
+        Self { host: host.clone(), boot, advertise, draining, snapshots, purse, counting, state }
     }
 
     pub(super) const fn snapshots(&self) -> &Snapshots {
@@ -108,6 +113,7 @@ impl Session {
     pub(super) fn ended(&self) {
         let mut state = self.state.lock();
         state.welcomed = false;
+        state.missing = Arc::default();
         state.sent.clear();
         state.last_words.clear();
         drop(state);
@@ -195,6 +201,13 @@ impl Session {
     #[cfg(not(feature = "next-level"))]
     fn health_message(&self, state: &State) -> ToCentral {
         ToCentral::Health(self.health(state))
+    }
+
+    /// The tokenizers that are missing, when central knows of others.
+    pub(super) fn missing_tokenizers(&self) -> Option<Arc<Vec<MissingTokenizer>>> {
+        let missing = self.counting.missing();
+        let known = std::mem::replace(&mut self.state.lock().missing, Arc::clone(&missing));
+        (known != missing).then_some(missing)
     }
 
     /// What to tell central now.

@@ -14,6 +14,7 @@ use wire::control::{ToCentral, ToEdge};
 
 use super::saved;
 use super::session::{Session, Step};
+use crate::counting::Counting;
 use crate::purse::{Billed, Hold, Purse, Refusal, StorageError};
 use crate::snapshot::Snapshots;
 use crate::spool::tests::receipt;
@@ -255,7 +256,8 @@ impl Edge {
         let snapshots = Snapshots::new("eu".parse().unwrap());
         saved::restore(&host, &data.join("snapshot"), &snapshots, &purse).await;
         let advertise: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let session = Session::new(&host, advertise, stopper.watch(), snapshots, purse.clone());
+        let told = (snapshots, purse.clone(), Counting::new());
+        let session = Session::new(&host, advertise, stopper.watch(), told);
         Self { host, purse, session, stopper, keeping }
     }
 

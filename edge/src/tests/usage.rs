@@ -107,6 +107,12 @@ async fn a_tokenizer_that_a_node_lacks_is_told_and_fails_no_call() {
         }
     };
     missing(1).await;
+    let told = world.edge.counting.missing();
+    assert_eq!((told.len(), told[0].name.as_str()), (1, "tiny"), "{told:?}");
+    assert!(
+        told[0].why.starts_with("it cannot be read: ") && told[0].mend.contains("tokenizers/tiny.json"),
+        "{told:?}"
+    );
     assert_eq!(call().await, 200);
     let dir = world.dir.path().join("tokenizers");
     world.host.disk().create_dir_all(&dir).await.unwrap();

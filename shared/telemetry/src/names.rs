@@ -47,7 +47,7 @@ metrics! {
     RECORDS_DROPPED = "portolan_records_dropped", "Call records lost because their sink was slower than the calls";
     SPANS_DROPPED = "portolan_spans_dropped", "Trace spans lost because their sink was slower than the calls";
     INSTANCES_OUT = "portolan_upstreams_out", "Model servers taken out after failures";
-    TOKENIZERS_MISSING = "portolan_tokenizers_missing", "Tokenizers that models name and this node does not have: their calls are bounded by bytes, and the log says what is wrong";
+    TOKENIZERS_MISSING = "portolan_tokenizers_missing", "Tokenizers that models name and this node does not have: their calls are bounded by bytes; `portolan status` and the log say what is wrong and what to do";
     LEASE_WAITS = "portolan_lease_waits", "Calls that had to wait for credit, by result (granted, refused)";
     LEASE_GRANTED = "portolan_lease_granted", "Credit granted to this edge in the open window, in the budget's unit, by budget";
     LEASE_SPENT = "portolan_lease_spent", "Credit this edge spent in the open window, in the budget's unit, by budget";

@@ -164,6 +164,17 @@ pub struct Health {
     pub links: Vec<(Name, u32)>,
 }
 
+/// A tokenizer that models name and that an edge does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingTokenizer {
+    /// As models name it.
+    pub name: String,
+    /// What is wrong, in words.
+    pub why: String,
+    /// What mends it, in words.
+    pub mend: String,
+}
+
 /// Where a node is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeAddr {

@@ -26,6 +26,8 @@ impl Kind {
     pub const TO_CENTRAL: Self = Self(0x8010);
     /// A [`crate::control::ToEdge`].
     pub const TO_EDGE: Self = Self(0x8011);
+    /// A list of [`crate::control::MissingTokenizer`], all that an edge lacks; nodes that do not know it skip it.
+    pub const MISSING_TOKENIZERS: Self = Self(0x0012);
     /// A [`crate::call::CallHead`].
     pub const CALL_HEAD: Self = Self(0x8020);
     /// Bytes of a body, at most [`MAX_DATA`].
@@ -53,6 +55,7 @@ impl Kind {
             Self::OPENING
                 | Self::TO_CENTRAL
                 | Self::TO_EDGE
+                | Self::MISSING_TOKENIZERS
                 | Self::CALL_HEAD
                 | Self::DATA
                 | Self::MESSAGE_END

@@ -18,12 +18,22 @@ use wire::catalog::{
     Operation, Provider, ProviderKey, Replica, Route, Scope, Strategy, Target, Tenant, Threshold, Timeouts,
     Window,
 };
-use wire::control::{Health, Hello, NodeAddr, Opening, ToCentral, ToEdge, Welcome};
+use wire::control::{Health, Hello, MissingTokenizer, NodeAddr, Opening, ToCentral, ToEdge, Welcome};
 use wire::ledger::{
     Charge, FinalReport, GrantRow, Grants, Outcome, Receipt, ReceiptBatch, ReceiptKind, Report, Usage,
     UsageRow, WindowState,
 };
 use wire::refusal::{Refusal, Said, Stood};
+
+#[test]
+fn missing_tokenizers() {
+    let missing = MissingTokenizer {
+        name: "qwen3".to_owned(),
+        why: "it cannot be read".to_owned(),
+        mend: "put it there".to_owned(),
+    };
+    golden("missing-tokenizers", &vec![missing]);
+}
 
 #[test]
 fn openings() {

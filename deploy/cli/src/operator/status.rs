@@ -20,6 +20,7 @@ pub(super) async fn show(admin: &Admin, as_json: bool) -> Outcome {
     ));
     section("central", &members_table(&status.members, status.leader.as_ref()));
     section("edges", &edges_table(&status.edges));
+    section("tokenizers that edges lack: bytes bound their models' calls", &tokenizers_table(&status.edges));
     section("links", &links_table(&status));
     section("models", &models_table(&status.models));
     section("budgets", &budgets_table(&status.budgets));
@@ -78,6 +79,15 @@ fn edges_table(edges: &[EdgeRow]) -> Table {
             or_dash(edge.in_flight),
             edge.build.clone(),
         ]);
+    }
+    table
+}
+
+fn tokenizers_table(edges: &[EdgeRow]) -> Table {
+    let mut table = Table::new(&["tokenizer", "at", "what is wrong", "what to do"]);
+    let missing = edges.iter().flat_map(|edge| edge.missing_tokenizers.iter().map(move |of| (edge, of)));
+    for (edge, of) in missing {
+        table.row(vec![of.name.clone(), edge.name.to_string(), of.why.clone(), of.mend.clone()]);
     }
     table
 }
