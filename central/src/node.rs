@@ -186,7 +186,7 @@ impl Node {
         let serving = egress_options(&credentials, &config, host).await?;
         let egress = Egress::new(host, egress::Options { tracer, keys: metrics.keys(), ..serving });
         let relay = Relay::new(&consensus, &egress, keys.clone());
-        let sink = sink(host, &config).await?;
+        let sink = sink(host, config.clickhouse.as_ref()).await?;
         let host = host.clone();
         Ok(Self {
             host,
@@ -323,8 +323,12 @@ async fn trusting(host: &Host, authorities: Option<&Path>) -> Result<Tls, NodeEr
     Tls::with_authorities(&extra).map_err(|error| NodeError::Tls(error.to_string()))
 }
 
-async fn sink(host: &Host, config: &Config) -> Result<Option<(ClickHouse, Option<Tls>)>, NodeError> {
-    let Some(sink) = &config.clickhouse else { return Ok(None) };
+/// Where receipts go, and whom to trust there.
+pub(crate) async fn sink(
+    host: &Host,
+    clickhouse: Option<&ClickHouse>,
+) -> Result<Option<(ClickHouse, Option<Tls>)>, NodeError> {
+    let Some(sink) = clickhouse else { return Ok(None) };
     let tls = match sink.url.is_tls() {
         true => Some(trusting(host, sink.authorities.as_deref()).await?),
         false => None,

@@ -18,6 +18,9 @@ pub enum Unfetched {
     /// Nobody took the connection.
     #[error("cannot connect: {0}")]
     Connect(#[source] io::Error),
+    /// The server took the connection, and there is no TLS with it: it speaks none, or its certificate is not trusted.
+    #[error("no TLS with it: {0}")]
+    Insecure(#[source] io::Error),
     /// The connection broke off, or what came was no HTTP.
     #[error("the connection broke off before the answer was whole")]
     Broken,
@@ -44,8 +47,8 @@ pub async fn fetch(
     let stream = host.connect(origin.host(), origin.port()).await.map_err(Unfetched::Connect)?;
     let (stream, h2) = match (origin.is_tls(), tls) {
         (false, _) => (stream, false),
-        (true, Some(tls)) => tls.secure(stream, origin.host()).await.map_err(Unfetched::Connect)?,
-        (true, None) => return Err(Unfetched::Connect(io::Error::other("TLS is not set up"))),
+        (true, Some(tls)) => tls.secure(stream, origin.host()).await.map_err(Unfetched::Insecure)?,
+        (true, None) => return Err(Unfetched::Insecure(io::Error::other("TLS is not set up"))),
     };
     let opened = Connection::open(host, stream, h2).await;
     let mut connection = opened.map_err(|_fault| Unfetched::Broken)?;

@@ -24,8 +24,13 @@ const TABLES: &str = include_str!("receipts.sql");
 /// Why the server did not do what it was asked. Never tells the password.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Denied {
+    #[error(
+        "ClickHouse cannot be asked: {0}; where its certificate is of an authority of your own, `authorities` of \
+         [usage.clickhouse] names that one's file"
+    )]
+    Insecure(Unfetched),
     #[error("ClickHouse cannot be asked: {0}")]
-    Unfetched(#[from] Unfetched),
+    Unfetched(Unfetched),
     #[error("ClickHouse gave no answer within {} s", ANSWER_WITHIN.as_secs())]
     Late,
     #[error("ClickHouse refused with {status}: {said}")]
@@ -36,6 +41,17 @@ pub(super) enum Denied {
     Password(String),
     #[error("a receipt cannot be written as JSON")]
     Row(#[from] serde_json::Error),
+}
+
+impl From<Unfetched> for Denied {
+    fn from(unfetched: Unfetched) -> Self {
+        match unfetched {
+            Unfetched::Insecure(_) => Self::Insecure(unfetched),
+            Unfetched::Connect(_) | Unfetched::Broken | Unfetched::TooLong(_) | Unfetched::Path(_) => {
+                Self::Unfetched(unfetched)
+            }
+        }
+    }
 }
 
 /// Speaks to one server.

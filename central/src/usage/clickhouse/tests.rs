@@ -9,14 +9,20 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use seam::{Bound, Lock};
+use mesh::pki;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use seam::{Bound, ByteStream, Lock};
 use serde_json::Value;
 use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
 
 use super::super::tests::{LOOPBACK, One, bill};
 use super::*;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// What becomes of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +56,10 @@ struct Server {
 
 impl Server {
     async fn start(host: &Host) -> (Self, SocketAddr, Bound<()>) {
+        Self::start_behind(host, None).await
+    }
+
+    async fn start_behind(host: &Host, tls: Option<TlsAcceptor>) -> (Self, SocketAddr, Bound<()>) {
         let server = Self::default();
         let listener = host.listen(LOOPBACK).await.unwrap();
         let at = listener.local_addr().unwrap();
@@ -58,9 +68,18 @@ impl Server {
             while let Ok((stream, _peer)) = listener.accept().await {
                 let server = serving.clone();
                 let service = service_fn(move |request| server.clone().answer(request));
-                let connection = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service);
-                drop(host.spawn("clickhouse-call", async move { drop(connection.await) }));
+                let tls = tls.clone();
+                drop(host.spawn("clickhouse-call", async move {
+                    let stream: ByteStream = match tls {
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => Box::new(stream),
+                            Err(_refused) => return,
+                        },
+                        None => stream,
+                    };
+                    let http = hyper::server::conn::http1::Builder::new();
+                    drop(http.serve_connection(TokioIo::new(stream), service).await);
+                }));
             }
         });
         (server, at, accepting.bound())
@@ -196,6 +215,52 @@ async fn each_receipt_is_there_once_whatever_becomes_of_inserts() {
     // Of half a batch the half came twice; of a lost answer nothing did: it was looked for first.
     assert_eq!((table.rows.len(), table.inserts), (250 + 2 * 25, 5 + 4));
     assert_eq!((&table.headers["x-clickhouse-user"], told.borrow().taken), (&"writer".parse().unwrap(), 250));
+}
+
+#[tokio::test]
+async fn over_tls_a_server_of_the_named_authority_gets_receipts_and_no_other_hears_a_word() {
+    let one = One::new().await;
+    let (consensus, usage, _writing) = one.start().await;
+    bill(consensus.clone(), "edge".parse().unwrap(), 2, 10).await;
+    let authority =
+        |mesh: &str| pki::create_listener_authority(&one.host, &mesh.parse().unwrap(), DAY).unwrap();
+    let (ours, another) = (authority("ours"), authority("another"));
+    let trusted = one.dir.path().join("rows.pem");
+    let pem = ours.certificate.clone();
+    seam::write_atomic(one.host.disk().as_ref(), &trusted, pem.into()).await.unwrap();
+    for (by, name, refused) in [
+        (&another, "127.0.0.1", Some("UnknownIssuer")),
+        (&ours, "127.0.0.2", Some("not valid for name")),
+        (&ours, "127.0.0.1", None),
+    ] {
+        let tls = acceptor(&pki::issue_listener(&one.host, by, &[name.to_owned()], DAY).unwrap());
+        let (server, at, _accepting) = Server::start_behind(&one.host, Some(tls)).await;
+        let url = format!("https://{at}").parse().unwrap();
+        let sink = ClickHouse { url, authorities: Some(trusted.clone()), ..options(&one, at).await };
+        let sink = crate::node::sink(&one.host, Some(&sink)).await.unwrap().unwrap();
+        let (mut shipper, _told) = Shipper::new(&one.host, &consensus, &usage, sink);
+        if let Some(refused) = refused {
+            let why = shipper.step().await.map(drop).unwrap_err().to_string();
+            assert!(why.contains(refused) && why.contains("`authorities`"), "{why}");
+            assert!(server.table.lock().headers.is_empty(), "the password was told");
+        } else {
+            assert_eq!(all(&mut shipper).await, [""; 0]);
+            assert_eq!(server.once().len(), 20);
+        }
+    }
+}
+
+/// The end of TLS of a server with this certificate.
+fn acceptor(issued: &pki::Issued) -> TlsAcceptor {
+    let chain = vec![CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key);
+    TlsAcceptor::from(Arc::new(config.unwrap()))
 }
 
 #[tokio::test]
