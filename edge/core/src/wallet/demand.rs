@@ -85,9 +85,11 @@ impl Demand {
         narrow(held.saturating_add(charged).saturating_add(burst))
     }
 
-    /// By how much a ceiling runs ahead of use: half a second of demand, or a burst of four calls.
-    pub(super) fn block(&self) -> Amount {
-        Amount((self.holds / 2).max(self.largest.0.saturating_mul(4)))
+    /// By how much a ceiling runs ahead of use, half a second of demand or so many `calls` of the largest, and by how little
+    /// at least.
+    pub(super) fn ahead(&self, calls: u64) -> (Amount, Amount) {
+        let most = (self.holds / 2).max(self.largest.0.saturating_mul(calls));
+        (Amount(most), Amount((most / 2).max(self.largest.0)))
     }
 }
 

@@ -17,6 +17,10 @@ use super::{FRESH, IDLE, Part, Stands, TICK, Why};
 /// A closing window's row is repeated this often until central says that it is settled.
 const REPEAT: Duration = Duration::from_secs(1);
 
+/// How many calls of the largest a ceiling runs ahead of use: of a budget with one account, and of a user's account. A crash is
+/// charged up to the ceiling, and a user has few calls to share that among.
+const CALLS_AHEAD: (u64, u64) = (4, 1);
+
 /// One budget.
 #[derive(Debug, Default)]
 pub(super) struct Line {
@@ -50,6 +54,8 @@ struct Terms {
     horizon: Duration,
     /// The most that may be made without credit while central is silent; `None`: nothing ever is.
     overdraft: Option<Amount>,
+    /// Calls that may take credit before the journal is asked again.
+    calls_ahead: u64,
 }
 
 /// What central last said of the open window.
@@ -95,7 +101,8 @@ impl Line {
             Mode::Strict => None,
             Mode::Soft { overdraft } => Some(overdraft),
         };
-        let terms = Some(Terms { limit: budget.limit, horizon, overdraft });
+        let calls_ahead = if budget.is_each_users() { CALLS_AHEAD.1 } else { CALLS_AHEAD.0 };
+        let terms = Some(Terms { limit: budget.limit, horizon, overdraft, calls_ahead });
         if self.terms != terms {
             // What central said belongs to the old terms.
             (self.terms, self.facts) = (terms, None);
@@ -324,12 +331,13 @@ impl Line {
 
     fn goal(&self) -> Amount {
         let Some((_window, account)) = self.open() else { return Amount::ZERO };
-        let block = self.demand.block();
+        let calls = self.terms.as_ref().map_or(CALLS_AHEAD.0, |terms| terms.calls_ahead);
+        let (ahead, least) = self.demand.ahead(calls);
         let waits = self.waiting.least().is_some();
-        if self.resting || (!waits && account.usable().0 >= block.0 / 2) {
+        if self.resting || (!waits && account.usable() >= least) {
             return Amount::ZERO;
         }
-        account.used().saturating_add(block).saturating_add(self.waiting.sum())
+        account.used().saturating_add(ahead).saturating_add(self.waiting.sum())
     }
 
     /// Takes central's word. Whether the row concerned anything this edge has or wants.

@@ -284,6 +284,29 @@ fn what_the_journal_proves_of_a_user_is_spent_while_central_is_away() {
 }
 
 #[test]
+fn a_crash_costs_a_user_with_one_call_at_a_time_two_holds_at_most() {
+    let mut wallet = each();
+    let ann = ONE.of_user(7);
+    drop(wallet.ask(&[(ann, Amount(10))], START));
+    wallet.granted(&grants(row(ann, 900)), START);
+    let mut journal = vec![Record::Began(FIRST)];
+    journal.extend(flush(&mut wallet));
+    let mut calls: Vec<Held> = wallet.decided().into_iter().map(|(_id, answer)| answer.unwrap()).collect();
+    let mut spent = 0;
+    for charge in [4, 10, 0, 10, 10, 1, 10, 10] {
+        journal.extend(flush(&mut wallet));
+        let after = Wallet::new(Recovered::read(journal.iter().copied()));
+        let charged = after.former.values().flat_map(|life| life.accounts.values()).next().unwrap().spent().0;
+        assert!((spent + 10..=spent + 20).contains(&charged), "{charged} of a call of 10 after {spent}");
+        drop(wallet.settle(calls.pop().unwrap(), &[(ann, Amount(charge))]));
+        spent += charge;
+        journal.extend(flush(&mut wallet));
+        // The next call needs no disk.
+        calls.push(held(&mut wallet, &[(ann, Amount(10))]));
+    }
+}
+
+#[test]
 fn users_beyond_a_bound_are_refused_and_idle_ones_take_no_memory() {
     let mut wallet = each();
     for user in 1..=100_000 {
@@ -299,7 +322,7 @@ fn users_beyond_a_bound_are_refused_and_idle_ones_take_no_memory() {
     assert_eq!(wallet.users(), 0);
 }
 
-fn soft(overdraft: Amount) -> std::collections::BTreeMap<base::Name, Budget> {
+fn soft(overdraft: Amount) -> BTreeMap<base::Name, Budget> {
     let mut budgets = budgets();
     for budget in budgets.values_mut().filter(|budget| budget.id == ONE) {
         budget.mode = Mode::Soft { overdraft };
