@@ -122,8 +122,8 @@ struct State {
     of_keys: Lock<BTreeMap<String, Fault>>,
     /// Calls received with each key.
     by_key: Lock<BTreeMap<String, u64>>,
-    /// What was asked last.
-    asked: Lock<serde_json::Value>,
+    /// What was asked, in order.
+    asked: Lock<Vec<serde_json::Value>>,
     calls: AtomicU64,
     left: AtomicU64,
     released: watch::Sender<bool>,
@@ -166,6 +166,12 @@ impl Faulty {
     /// The body of the last call.
     #[must_use]
     pub fn asked(&self) -> serde_json::Value {
+        self.state.asked.lock().last().cloned().unwrap_or_default()
+    }
+
+    /// The bodies of all calls, in the order in which they came.
+    #[must_use]
+    pub fn all_asked(&self) -> Vec<serde_json::Value> {
         self.state.asked.lock().clone()
     }
 
@@ -228,7 +234,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
         state.calls.fetch_add(1, Ordering::SeqCst);
         let request: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         let model = request["model"].as_str().unwrap_or_default();
-        state.asked.lock().clone_from(&request);
+        state.asked.lock().push(request.clone());
         let bearer = head.bearer.unwrap_or_default();
         let of_key = state.of_keys.lock().get(&bearer).copied();
         *state.by_key.lock().entry(bearer).or_default() += 1;

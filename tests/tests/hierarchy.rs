@@ -127,7 +127,7 @@ async fn each_user_of_an_application_has_the_whole_limit() {
     let credit =
         ["budgets", "correct", "users-each", "--user", "ann", "--credit", "1", "--reason", "an outage"];
     let told = mesh.operate(&credit).unwrap();
-    assert!(told.contains("1 of users-each, user "), "{told}");
+    assert!(told.contains("1 calls of users-each, user "), "{told}");
     until("what she was credited", async || (asking.of(Some("ann")).await == 200).then_some(())).await;
     assert_eq!([asking.of(Some("ann")).await, asking.of(Some("bob")).await], [402, 402]);
     let whole = ["budgets", "correct", "users-each", "--credit", "1", "--reason", "an outage"];
@@ -301,6 +301,8 @@ async fn a_threshold_turns_features_off_and_refuses_what_cannot_do_without() {
     let left =
         ["n", "reasoning_effort", "tools", "tool_choice", "x_unknown"].map(|field| asked[field].clone());
     assert_eq!(left, [json!(1), json!("low"), Value::Null, Value::Null, json!(1.5)], "{asked}");
+    let record = recorded(&mesh, &answer).await;
+    assert_eq!(record["features_off"], json!(["tools", "n", "reasoning"]), "{record}");
 
     let demands = json!({"tools": [{"type": "function"}], "tool_choice": "required"});
     let image = json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]});
@@ -312,6 +314,8 @@ async fn a_threshold_turns_features_off_and_refuses_what_cannot_do_without() {
     let plain = call(json!({})).await;
     let told = plain.headers["x-portolan-budget"].to_str().unwrap();
     assert!(plain.status == 200 && told.ends_with("did=downgrade"), "{told}");
+    let record = recorded(&mesh, &plain).await;
+    assert!(record["features_off"].as_array().is_none_or(Vec::is_empty), "{record}");
 }
 
 struct Asking<'a> {
@@ -361,6 +365,17 @@ fn by(answer: &Answer) -> String {
 /// What operators are told of a refused call.
 fn explained(mesh: &Mesh, refused: &Answer) -> Value {
     serde_json::from_str(&mesh.operate(&["explain-refusal", &request(refused), "--json"]).unwrap()).unwrap()
+}
+
+/// What the edge in Europe wrote of a call.
+async fn recorded(mesh: &Mesh, answer: &Answer) -> Value {
+    let records = mesh.dir().join("mesh/records/edge-eu/calls-0.jsonl");
+    until("the record is written", async || {
+        let text = tests::mesh::text(&records);
+        let mut records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records.find(|record| record["request"] == request(answer))
+    })
+    .await
 }
 
 fn request(answer: &Answer) -> String {
