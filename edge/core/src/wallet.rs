@@ -256,9 +256,9 @@ impl Wallet {
             }
         }
         if !self.is_barred(asks)
-            && let Some(held) = self.take(asks)
+            && let Some(parts) = self.fit(asks)
         {
-            return Decision::Held(held);
+            return Decision::Held(self.take(asks, parts));
         }
         if self.waiting.len() >= WAITERS {
             return Decision::Refused(self.why(asks, true));
@@ -382,15 +382,14 @@ impl Wallet {
         None
     }
 
-    /// Takes all or nothing.
-    fn take(&mut self, asks: &[(BudgetId, Amount)]) -> Option<Held> {
-        let incarnation = self.current;
-        if asks.is_empty() {
-            return Some(Held { incarnation: None, parts: Vec::new() });
-        }
-        let parts: Option<Vec<Part>> =
-            asks.iter().map(|(budget, amount)| self.part(*budget, *amount)).collect();
-        let parts = parts?;
+    /// What a hold takes, when all of it is there.
+    fn fit(&self, asks: &[(BudgetId, Amount)]) -> Option<Vec<Part>> {
+        asks.iter().map(|(budget, amount)| self.part(*budget, *amount)).collect()
+    }
+
+    /// Takes what is there.
+    fn take(&mut self, asks: &[(BudgetId, Amount)], parts: Vec<Part>) -> Held {
+        let incarnation = self.current.filter(|_current| !parts.is_empty());
         for part in &parts {
             let Some(line) = self.lines.get_mut(&part.budget) else { continue };
             line.take(part.amount);
@@ -400,7 +399,7 @@ impl Wallet {
             }
             line.plan(part.budget, self.current, &mut self.outbox);
         }
-        Some(Held { incarnation, parts })
+        Held { incarnation, parts }
     }
 
     /// Whether an earlier call waits under one of these budgets and may hope.
@@ -457,8 +456,10 @@ impl Wallet {
         let mut queue = self.waiting.take_queue();
         queue.retain(|id, waiter| {
             let first = waiter.asks.iter().all(|(budget, _amount)| !barred.contains(budget));
-            if first && let Some(held) = self.take(&waiter.asks) {
+            if first && let Some(parts) = self.fit(&waiter.asks) {
+                // What it takes is no longer waited for, or the ceiling would be raised for it twice.
                 self.no_longer_waits(&waiter.asks);
+                let held = self.take(&waiter.asks, parts);
                 self.waiting.decide(*id, Ok(held));
                 return false;
             }
