@@ -7,10 +7,9 @@ use wire::catalog::{
     Window,
 };
 
-/// SHA-256 of `secret`.
+/// The hash under which a key is known.
 pub(crate) fn hash(secret: &str) -> KeyHash {
-    let digest = ring::digest::digest(&ring::digest::SHA256, secret.as_bytes());
-    KeyHash(digest.as_ref().try_into().unwrap())
+    crate::identity::hash(secret.as_bytes())
 }
 
 /// Tenant `acme` with the key `sk-test` (it may debug) and the revoked key `sk-revoked`; model `tiny` in region `here`.

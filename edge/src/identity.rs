@@ -92,13 +92,8 @@ fn key(headers: &HeaderMap) -> Result<&[u8], Unknown> {
 }
 
 /// The hash under which a key is known.
-fn hash(key: &[u8]) -> KeyHash {
-    let mut hash = KeyHash([0; 32]);
-    let digest = digest::digest(&digest::SHA256, key);
-    for (to, from) in hash.0.iter_mut().zip(digest.as_ref()) {
-        *to = *from;
-    }
-    hash
+pub(crate) fn hash(key: &[u8]) -> KeyHash {
+    KeyHash::of_digest(digest::digest(&digest::SHA256, key).as_ref())
 }
 
 #[cfg(test)]

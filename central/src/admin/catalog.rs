@@ -239,8 +239,5 @@ fn fits(current: &Catalog, changes: &[Change]) -> Result<(), Refused> {
 }
 
 fn sha256(secret: &[u8]) -> KeyHash {
-    let digest = ring::digest::digest(&ring::digest::SHA256, secret);
-    let mut hash = [0; 32];
-    hash.iter_mut().zip(digest.as_ref()).for_each(|(to, from)| *to = *from);
-    KeyHash(hash)
+    KeyHash::of_digest(ring::digest::digest(&ring::digest::SHA256, secret).as_ref())
 }

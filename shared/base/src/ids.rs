@@ -168,6 +168,14 @@ pub struct Stamp {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyHash(pub [u8; 32]);
 
+impl KeyHash {
+    /// From a key's SHA-256.
+    #[must_use]
+    pub fn of_digest(sha256: &[u8]) -> Self {
+        Self(sha256.first_chunk().copied().unwrap_or_default())
+    }
+}
+
 impl fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, ..] = self.0;
