@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -19,6 +19,8 @@ use tokio_rustls::TlsConnector;
 #[derive(Clone, Debug)]
 pub struct Client {
     tls: Arc<rustls::ClientConfig>,
+    /// What the server's certificate must tell, where that is not the host of its URL.
+    server: Option<ServerName<'static>>,
 }
 
 /// An answer, read whole.
@@ -51,19 +53,18 @@ impl Client {
     /// A caller that trusts the authority in a PEM file and offers `alpn` (`h2`, `http/1.1`).
     #[must_use]
     pub fn trusting(ca: &Path, alpn: &[&str]) -> Self {
-        let mut roots = rustls::RootCertStore::empty();
-        let mut pem = BufReader::new(File::open(ca).unwrap());
-        for certificate in CertificateDer::pem_reader_iter(&mut pem) {
-            roots.add(certificate.unwrap()).unwrap();
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut tls = trusting(ca).with_no_client_auth();
         tls.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        Self { tls: Arc::new(tls) }
+        Self { tls: Arc::new(tls), server: None }
+    }
+
+    /// An operator whose certificate, key and authority are in `credentials`, who asks the central node `node`.
+    #[must_use]
+    pub fn operator(credentials: &Path, node: &str) -> Self {
+        let chain = vec![CertificateDer::from_pem_file(credentials.join("node.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(credentials.join("node.key")).unwrap();
+        let tls = trusting(&credentials.join("ca.pem")).with_client_auth_cert(chain, key).unwrap();
+        Self { tls: Arc::new(tls), server: Some(ServerName::try_from(node.to_owned()).unwrap()) }
     }
 
     /// Sends a request to `url` (scheme, host and port) and gives the answer's head and its open body.
@@ -76,7 +77,8 @@ impl Client {
         if url.starts_with("http://") {
             return send(TokioIo::new(stream), false, request).await;
         }
-        let name = ServerName::try_from(host.to_owned()).unwrap();
+        let of_host = || ServerName::try_from(host.to_owned()).unwrap();
+        let name = self.server.clone().unwrap_or_else(of_host);
         let stream = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await?;
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         send(TokioIo::new(stream), is_h2, request).await
@@ -127,6 +129,20 @@ pub fn get(path: &str, key: &str) -> Request<Full<Bytes>> {
         request = request.header("authorization", format!("Bearer {key}"));
     }
     request.body(Full::new(Bytes::new())).unwrap()
+}
+
+/// Half of a configuration: it trusts the authority in a PEM file.
+fn trusting(ca: &Path) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
+    let mut roots = rustls::RootCertStore::empty();
+    let mut pem = BufReader::new(File::open(ca).unwrap());
+    for certificate in CertificateDer::pem_reader_iter(&mut pem) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
 }
 
 async fn send<S>(

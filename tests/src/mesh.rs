@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::client::{Client, get};
 
 /// What `up` says on standard error.
 const REMARKS: &str = "remarks";
@@ -131,6 +131,19 @@ impl Mesh {
     #[must_use]
     pub fn client(&self) -> Client {
         Client::trusting(&self.facts.ca, &["h2", "http/1.1"])
+    }
+
+    /// The metrics of each central node, as an operator reads them.
+    pub async fn central_metrics(&self) -> Vec<String> {
+        let nodes = self.facts.nodes.iter().filter(|node| node.role == "central");
+        let mut pages = Vec::new();
+        for (node, admin) in nodes.zip(&self.facts.admin) {
+            let client = Client::operator(&self.facts.operator, &node.name);
+            let answer = client.ask(&format!("https://{admin}"), get("/metrics", "")).await.unwrap();
+            assert_eq!(answer.status, 200, "{answer:?}");
+            pages.push(String::from_utf8(answer.body.to_vec()).unwrap());
+        }
+        pages
     }
 
     /// The mesh's directory.

@@ -102,17 +102,21 @@ async fn credit_is_asked_back_and_metrics_tell(mesh: &Mesh) {
     .await;
 
     let eu = mesh.plain("eu");
-    let counted = async |name: &str| {
-        let answer = mesh.client().ask(&eu, get("/metrics", "")).await.unwrap();
-        let metrics = String::from_utf8(answer.body.to_vec()).unwrap();
-        let line = metrics.lines().find(|line| line.starts_with(name));
+    let of = |page: &str, name: &str| {
+        let line = page.lines().find(|line| line.starts_with(name));
         line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).unwrap_or(0)
     };
+    let counted = async |name: &str| {
+        let answer = mesh.client().ask(&eu, get("/metrics", "")).await.unwrap();
+        of(std::str::from_utf8(&answer.body).unwrap(), name)
+    };
+    let by_central =
+        async |name: &str| -> u64 { mesh.central_metrics().await.iter().map(|page| of(page, name)).sum() };
     let (asked, came) = (
         "portolan_lease_recalls_total{level=\"key\"}",
         "portolan_lease_recalled_total{level=\"key\",unit=\"tokens\"}",
     );
-    let before = (counted(asked).await, counted(came).await);
+    let before = (counted(asked).await, counted(came).await, by_central(asked).await, by_central(came).await);
     let host = Host::real();
     let (url, caller, body) = (mesh.plain("us"), mesh.client(), streamed.to_string());
     let waiting = host.spawn("caller", async move {
@@ -129,10 +133,12 @@ async fn credit_is_asked_back_and_metrics_tell(mesh: &Mesh) {
     held.release();
     stream.into_body().collect().await.unwrap();
     assert!(waiting.await.unwrap(), "credit came");
-    let came =
+    let given =
         until("what came is counted", async || Some(counted(came).await - before.1).filter(|came| *came > 0))
             .await;
-    assert!((3_000..10_000).contains(&came), "what the stream held and did not need: {came}");
+    assert!((3_000..10_000).contains(&given), "what the stream held and did not need: {given}");
+    assert!(by_central(asked).await > before.2, "the node that it is attached to counts it, too");
+    until("central counts what came", async || (by_central(came).await > before.3).then_some(())).await;
 }
 
 /// The ledger's row of a budget once every hold is resolved and every receipt applied.
