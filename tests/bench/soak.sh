@@ -127,7 +127,8 @@ awk -F, -v span="$seconds" '
     }
     NR == 1 {
         for (i = 3; i <= NF; i++) names[i] = $i
-        last = NF; slack[3] = 2048; slack[4] = 2; slack[5] = 20; slack[6] = 5; slack[7] = 30
+        # A thread more for each piece of blocking work that ever coincided; they leave after ten idle seconds.
+        last = NF; slack[3] = 2048; slack[4] = 8; slack[5] = 20; slack[6] = 5; slack[7] = 30
         next
     }
     !($2 in seen) { seen[$2] = 1; order[++count] = $2 }
