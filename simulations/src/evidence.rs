@@ -10,7 +10,7 @@ use central::admin::api::Ledger;
 use crate::engine::Line;
 use crate::faults::Kind;
 use crate::history::{History, Struck};
-use crate::scenario::Expect;
+use crate::scenario::{Expect, Level};
 
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +46,8 @@ pub struct Evidence {
 pub struct Facts {
     /// The strict budget's limit, in nano-dollars.
     pub budget: u64,
+    /// Budgets beside the strict tenant's own.
+    pub levels: Vec<Level>,
     /// A call's price beside its tokens, in nano-dollars.
     pub call_price: u64,
     /// An input token's price, in nano-dollars.
@@ -83,6 +85,23 @@ pub struct Record {
     pub outcome: String,
     /// What it cost, in nano-dollars.
     pub cost: u64,
+    /// What paid, and for what.
+    pub paid: Paid,
+}
+
+/// What an edge's record says of a call's budgets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paid {
+    /// The model of the last attempt.
+    pub model: Option<String>,
+    /// The provider of the last attempt.
+    pub provider: Option<String>,
+    /// The budget that refused it.
+    pub budget: Option<String>,
+    /// Input and output tokens.
+    pub tokens: u64,
+    /// What its thresholds turned off.
+    pub features_off: Vec<String>,
 }
 
 /// A configuration that an edge put in force.
@@ -103,6 +122,12 @@ impl Evidence {
         struck.filter(move |struck| {
             kinds.contains(&struck.what) && struck.machines.iter().any(|name| name == machine)
         })
+    }
+
+    /// The level that a row of the ledger is of; `None`: the strict tenant's own budget, or one that operators share.
+    #[must_use]
+    pub fn level(&self, budget: &str) -> Option<&Level> {
+        self.facts.levels.iter().find(|level| level.name == budget)
     }
 
     /// What `input` and `output` tokens of a model cost, the call included.

@@ -279,7 +279,9 @@ fn hung_writes(evidence: &Evidence) -> Vec<u64> {
 
 fn overspent(evidence: &Evidence) -> u64 {
     let seen = evidence.history.ledgers.iter().map(|(_at, ledger)| ledger).chain(&evidence.ledger);
-    let over = seen.flat_map(|ledger| &ledger.rows).map(|row| {
+    let rolls = |name: &str| evidence.level(name).is_some_and(|level| level.window.starts_with("rolling"));
+    let rows = seen.flat_map(|ledger| &ledger.rows).filter(|row| !rolls(row.budget.as_str()));
+    let over = rows.map(|row| {
         let parts = [row.receipts, row.crash, row.settling, row.outstanding];
         let taken = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.0));
         taken.saturating_sub(row.limit.0.saturating_add(row.overrun.0))

@@ -1,6 +1,7 @@
 //! What actors saw, in order, with times: the evidence that invariants judge. Nothing here comes from inside a node.
 
 mod adjusted;
+mod keyed;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use base::Mono;
 use seam::{Clock, Lock};
 
 pub use adjusted::{Adjustment, Terms};
+pub use keyed::{Extra, Keyed, Pass};
 pub use shared::{FIRST, Look, Set, Shared};
 
 /// What actors saw.
@@ -37,6 +39,10 @@ pub struct History {
     pub ledgers: Vec<(Mono, central::admin::api::Ledger)>,
     /// What model servers were asked.
     pub served: Vec<Served>,
+    /// What providers with several keys were asked.
+    pub keyed: Vec<Keyed>,
+    /// What is known of calls beside, by their number.
+    pub extras: BTreeMap<u64, Extra>,
     /// When the revocation of the one key that is revoked was acknowledged.
     pub revoked: Option<Mono>,
     /// When each part of the run began.

@@ -13,15 +13,18 @@ mod current;
 mod ended;
 mod epochs;
 mod expect;
+mod features;
 mod fresh;
 mod healed;
 mod held;
+mod levels;
 mod linear;
 mod operated;
 mod outcomes;
 mod overrun;
 mod priced;
 mod receipts;
+mod rested;
 mod stale;
 mod terms;
 mod upstream;
@@ -45,7 +48,7 @@ pub struct Violation {
 }
 
 /// All invariants by name.
-pub const ALL: [(&str, Judge); 24] = [
+pub const ALL: [(&str, Judge); 27] = [
     ("budget", budget::judge),
     ("acknowledged", acknowledged::judge),
     ("adjusted", adjusted::judge),
@@ -68,6 +71,9 @@ pub const ALL: [(&str, Judge); 24] = [
     ("stale", stale::judge),
     ("operated", operated::judge),
     ("terms", terms::judge),
+    ("levels", levels::judge),
+    ("rested", rested::judge),
+    ("features", features::judge),
     ("ended", ended::judge),
     ("expect", expect::judge),
 ];

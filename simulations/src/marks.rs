@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
 use crate::faults::Kind;
-use crate::history::{Call, CallOutcome, ServedEnd, WriteOutcome};
+use crate::history::{Call, CallOutcome, Pass, ServedEnd, WriteOutcome};
 
 macro_rules! marks {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
@@ -65,6 +65,18 @@ marks! {
     ModelForbidden,
     /// A provider was asked with another credential than at first.
     CredentialChanged,
+    /// Another budget of a call than the first refused it.
+    RefusedAtAnotherLevel,
+    /// A call passed a threshold.
+    ThresholdCrossed,
+    /// A feature was turned off.
+    FeatureOff,
+    /// A provider refused a key's credential.
+    KeyRevoked,
+    /// A provider told a key to wait.
+    KeyPaced,
+    /// The limit of a provider's account refused a call.
+    AccountLimited,
 }
 
 /// The marks that a run hit.
@@ -132,12 +144,24 @@ fn is_hit(mark: Mark, evidence: &Evidence) -> bool {
             .served
             .iter()
             .any(|served| served.credential.as_deref() == Some(crate::deployment::NEXT_PROVIDER_KEY)),
+        Mark::RefusedAtAnotherLevel => refused_by(evidence, |budget| !budget.ends_with("_per_min")),
+        Mark::AccountLimited => refused_by(evidence, |budget| budget.ends_with("_per_min")),
+        Mark::ThresholdCrossed => history.extras.values().any(|extra| !extra.told.is_empty()),
+        Mark::FeatureOff => evidence.records.iter().any(|record| !record.paid.features_off.is_empty()),
+        Mark::KeyRevoked => history.keyed.iter().any(|keyed| keyed.pass == Pass::Revoked),
+        Mark::KeyPaced => history.keyed.iter().any(|keyed| matches!(keyed.pass, Pass::Wait(_))),
         Mark::EdgeMoved => edge_moved(evidence),
         Mark::ServedWithoutCentral => served_without_central(evidence),
         Mark::UsageEstimated => {
             history.served.iter().any(|served| served.end == ServedEnd::Complete && served.told.is_none())
         }
     }
+}
+
+/// Whether a level that passes `test` refused a call.
+fn refused_by(evidence: &Evidence, test: fn(&str) -> bool) -> bool {
+    let levels = evidence.records.iter().filter_map(|record| evidence.level(record.paid.budget.as_deref()?));
+    levels.into_iter().any(|level| test(&level.name))
 }
 
 fn operated(evidence: &Evidence, what: &str) -> bool {

@@ -43,6 +43,8 @@ pub const fn scenarios(mutant: Mutant) -> &'static [&'static str] {
         Mutant::AgeForgotten => &["edge-out-of-date"],
         Mutant::FirstModelHeld | Mutant::FirstModelBilled => &["dear-substitute"],
         Mutant::ReturnUntold => &["drain-and-return"],
+        Mutant::TakeNotUndone | Mutant::SecondChargeDropped => &["several-budgets"],
+        Mutant::PaceIgnored => &["provider-keys"],
         Mutant::ListIgnored | Mutant::UpstreamKept => &["catalog-at-work"],
     }
 }

@@ -4,6 +4,7 @@
 //! (see [`crate::schedule`]). Unknown fields are refused, with the place in the file.
 
 mod fault;
+mod levels;
 mod load;
 mod range;
 mod rtt;
@@ -18,6 +19,8 @@ use thiserror::Error;
 use toml::Spanned;
 
 pub use fault::{Class, FaultSpec, Swarm};
+pub(crate) use levels::dollars;
+pub use levels::{AccountKey, Level, Of, SCENARIO, Step, Unit};
 pub use load::{HangUps, Load};
 pub use range::{Chance, Counts, Times};
 pub use rtt::RoundTrips;

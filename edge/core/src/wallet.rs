@@ -263,6 +263,9 @@ impl Wallet {
         if self.waiting.len() >= WAITERS {
             return Decision::Refused(self.why(asks, true));
         }
+        if base::mutant!(TakeNotUndone) {
+            self.take_some(asks);
+        }
         let until = now + self.patience(asks);
         let id = self.waiting.push(asks);
         for (budget, amount) in asks {
@@ -288,7 +291,8 @@ impl Wallet {
             let amount = cost.min(part.amount);
             self.settle_part(held.incarnation, part, amount);
             let overrun = cost.saturating_sub(part.amount);
-            if cost > Amount::ZERO {
+            let is_dropped = !charges.is_empty() && base::mutant!(SecondChargeDropped);
+            if cost > Amount::ZERO && !is_dropped {
                 charges.push(Charge { budget: part.budget, window: part.window, amount, overrun });
             }
         }
@@ -385,6 +389,16 @@ impl Wallet {
     /// What a hold takes, when all of it is there.
     fn fit(&self, asks: &[(BudgetId, Amount)]) -> Option<Vec<Part>> {
         asks.iter().map(|(budget, amount)| self.part(*budget, *amount)).collect()
+    }
+
+    /// Takes what is there of a hold that is not there as a whole: a planted fault.
+    fn take_some(&mut self, asks: &[(BudgetId, Amount)]) {
+        for (budget, amount) in asks {
+            let is_there = self.part(*budget, *amount).is_some_and(|part| part.amount == *amount);
+            if let Some(line) = self.lines.get_mut(budget).filter(|_line| is_there) {
+                line.take(*amount);
+            }
+        }
     }
 
     /// Takes what is there.

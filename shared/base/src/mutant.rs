@@ -84,6 +84,12 @@ mutants! {
     ListIgnored,
     /// A provider that moves is asked where it was, as before.
     UpstreamKept,
+    /// What one budget gave stays held when another of the call's refuses.
+    TakeNotUndone,
+    /// A call's second budget settles nothing.
+    SecondChargeDropped,
+    /// A key is used again though its provider said when.
+    PaceIgnored,
 }
 
 /// Whether a mutant is planted: `if base::mutant!(LostSync) { … }`.

@@ -91,7 +91,8 @@ impl Caller {
         let [strict, free] = self.setup.keys;
         let key = if self.plan.strict { strict } else { free };
         let recorder = self.setup.recorder.clone();
-        let request = Request { host: self.host.clone(), recorder, id: call.id, key, most, hang_up };
+        let tools = self.setup.load.tools && call.id.is_multiple_of(2);
+        let request = Request { host: self.host.clone(), recorder, id: call.id, key, most, tools, hang_up };
         request.run(&call, &edges).await
     }
 

@@ -1,6 +1,7 @@
 //! A model server with moods: slow, refusing, breaking off, hanging, silent or wrong about usage. Each request draws
 //! its own; what it was asked and what it sent goes to the history.
 
+mod account;
 mod entry;
 mod reply;
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -25,8 +26,9 @@ use thiserror::Error;
 
 use crate::deployment::{MODELS, NEXT_PROVIDER_KEY, PROVIDER_KEY};
 use crate::ground::Ground;
-use crate::history::{Recorder, ServedEnd};
+use crate::history::{Keyed, Pass, Recorder, ServedEnd};
 use crate::scenario::{Behaviour, ServerSpec};
+use account::Account;
 use entry::Entry;
 use reply::{Ask, Reply};
 
@@ -44,6 +46,8 @@ struct Inner {
     recorder: Recorder,
     /// How often each call was asked here, so that asking again draws anew.
     asked: Lock<BTreeMap<Option<u64>, u64>>,
+    /// What it knows of its keys, where there are several.
+    account: Lock<Account>,
 }
 
 /// The server breaks a connection off.
@@ -88,7 +92,7 @@ impl ModelServer {
     #[must_use]
     pub fn new(ground: &Arc<dyn Ground>, spec: ServerSpec, recorder: Recorder) -> Self {
         let ground = Arc::clone(ground);
-        Self(Arc::new(Inner { spec, ground, recorder, asked: Lock::default() }))
+        Self(Arc::new(Inner { spec, ground, recorder, asked: Lock::default(), account: Lock::default() }))
     }
 
     /// Starts its process, after killing the one that runs.
@@ -133,7 +137,13 @@ impl ModelServer {
         }
         let key = key.and_then(|key| Some(key.strip_prefix("Bearer ")?.to_owned()));
         let key = key.filter(|_| self.0.spec.provider);
-        let is_known = key.as_deref().is_some_and(|key| [PROVIDER_KEY, NEXT_PROVIDER_KEY].contains(&key));
+        let told = match self.admit(key.as_deref(), &by) {
+            Some(Ok(told)) => told,
+            Some(Err(refusal)) => return Ok(refusal),
+            None => HeaderMap::new(),
+        };
+        let is_known = !self.0.spec.keys.is_empty()
+            || key.as_deref().is_some_and(|key| [PROVIDER_KEY, NEXT_PROVIDER_KEY].contains(&key));
         if self.0.spec.provider && !is_known {
             return Ok(plain(StatusCode::UNAUTHORIZED, &error("invalid_api_key")));
         }
@@ -150,11 +160,40 @@ impl ModelServer {
             return Ok(refusal.response(&entry));
         }
         let reply = Reply::new(&self.0.spec.name, ask, tokens, mood.usage);
-        if reply.is_stream() {
-            Ok(streamed(host.clone(), reply, mood, entry))
+        let mut response = if reply.is_stream() {
+            streamed(host.clone(), reply, mood, entry)
         } else {
-            whole(host, &reply, mood, entry).await
+            whole(host, &reply, mood, entry).await?
+        };
+        response.headers_mut().extend(told);
+        Ok(response)
+    }
+
+    /// Whether one of several keys may make a call: what the answer tells of its limits, or the refusal. `None`: there are
+    /// not several.
+    fn admit(&self, key: Option<&str>, by: &Option<String>) -> Option<Result<HeaderMap, Response<Body>>> {
+        let Inner { spec, recorder, account, .. } = &*self.0;
+        if spec.keys.is_empty() {
+            return None;
         }
+        let refusal = || plain(StatusCode::UNAUTHORIZED, &error("invalid_api_key"));
+        let credential = key.unwrap_or_default().to_owned();
+        let Some(known) = spec.keys.iter().find(|key| key.credential(&spec.name) == credential) else {
+            return Some(Err(refusal()));
+        };
+        let asked = recorder.now();
+        let (pass, told) = account.lock().admit(known, &credential, asked);
+        let keyed = Keyed { server: spec.name.clone(), by: by.clone(), credential, asked, pass };
+        recorder.write(|history| history.keyed.push(keyed));
+        Some(match pass {
+            Pass::Served => Ok(told),
+            Pass::Revoked => Err(refusal()),
+            Pass::Wait(seconds) => {
+                let mut response = plain(StatusCode::TOO_MANY_REQUESTS, &error("rate_limit_exceeded"));
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+                Err(response)
+            }
+        })
     }
 
     fn random(&self, call: Option<u64>) -> Random {

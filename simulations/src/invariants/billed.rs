@@ -10,7 +10,7 @@ use crate::history::{Call, CallOutcome, ServedEnd};
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let Some(ledger) = &evidence.ledger else { return Vec::new() };
-    let (receipts, crash, settling) = settled(ledger);
+    let (receipts, crash, settling) = settled(evidence, ledger);
     let mut found = Vec::new();
     if ledger_error(evidence) > 0 {
         let recorded = recorded(evidence);
@@ -19,7 +19,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     }
     let owed: u128 = evidence.history.calls.iter().map(|call| owed(evidence, call)).sum();
     // What an edge owes that is cut off for ever stays taken from the budget.
-    let kept = if an_edge_is_cut_off(evidence) { outstanding(ledger) } else { 0 };
+    let kept = if an_edge_is_cut_off(evidence) { outstanding(evidence, ledger) } else { 0 };
     if receipts + crash + settling + kept < owed {
         let what = format!("{receipts} settled, {crash} as crash charges, and {owed} is owed at least");
         found.push(violation("billed", None, what));
@@ -29,18 +29,21 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
 
 /// What was settled beside what the edges recorded, either way; nothing where an edge died, whose crash charge covers it.
 pub(crate) fn ledger_error(evidence: &Evidence) -> u64 {
-    let Some(ledger) =
-        evidence.ledger.as_ref().filter(|_| !an_edge_died(evidence) && !an_edge_is_cut_off(evidence))
-    else {
+    let Some(ledger) = evidence.ledger.as_ref().filter(|_| is_exact(evidence)) else {
         return 0;
     };
-    let (receipts, _crash, settling) = settled(ledger);
+    let (receipts, _crash, settling) = settled(evidence, ledger);
     u64::try_from((receipts + settling).abs_diff(recorded(evidence))).unwrap_or(u64::MAX)
 }
 
-/// Receipts, crash charges and what is on its way, of all budgets.
-fn settled(ledger: &Ledger) -> (u128, u128, u128) {
-    let sum = |part: fn(&LedgerRow) -> u64| ledger.rows.iter().map(|row| u128::from(part(row))).sum();
+/// Whether the books agree with the records: all edges live and are heard.
+pub(super) fn is_exact(evidence: &Evidence) -> bool {
+    !an_edge_died(evidence) && !an_edge_is_cut_off(evidence)
+}
+
+/// Receipts, crash charges and what is on its way, of the strict tenant's own budget.
+fn settled(evidence: &Evidence, ledger: &Ledger) -> (u128, u128, u128) {
+    let sum = |part: fn(&LedgerRow) -> u64| own(evidence, ledger).map(|row| u128::from(part(row))).sum();
     (sum(|row| row.receipts.0), sum(|row| row.crash.0), sum(|row| row.settling.0))
 }
 
@@ -54,8 +57,12 @@ fn an_edge_is_cut_off(evidence: &Evidence) -> bool {
     broken.filter_map(|name| evidence.facts.machines.get(name)).any(|kind| *kind == crate::faults::Kind::Edge)
 }
 
-fn outstanding(ledger: &Ledger) -> u128 {
-    ledger.rows.iter().map(|row| u128::from(row.outstanding.0) + u128::from(row.orphaned.0)).sum()
+fn own<'a>(evidence: &'a Evidence, ledger: &'a Ledger) -> impl Iterator<Item = &'a LedgerRow> {
+    ledger.rows.iter().filter(|row| evidence.level(row.budget.as_str()).is_none())
+}
+
+fn outstanding(evidence: &Evidence, ledger: &Ledger) -> u128 {
+    own(evidence, ledger).map(|row| u128::from(row.outstanding.0) + u128::from(row.orphaned.0)).sum()
 }
 
 fn an_edge_died(evidence: &Evidence) -> bool {

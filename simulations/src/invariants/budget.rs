@@ -10,7 +10,10 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let at_the_end = evidence.ledger.iter().map(|ledger| (None, ledger));
     let seen = evidence.history.ledgers.iter().map(|(at, ledger)| (Some(*at), ledger));
     for (at, ledger) in seen.chain(at_the_end) {
-        for row in &ledger.rows {
+        // What comes free again as time passes is judged by its span.
+        let rolls =
+            |name: &str| evidence.level(name).is_some_and(|level| level.window.starts_with("rolling"));
+        for row in ledger.rows.iter().filter(|row| !rolls(row.budget.as_str())) {
             let parts = [row.receipts, row.crash, row.settling, row.outstanding];
             let taken: u128 = parts.iter().map(|part| u128::from(part.0)).sum();
             let most = u128::from(row.limit.0) + u128::from(row.overrun.0);
@@ -49,7 +52,8 @@ fn worth_of_strict_answers(evidence: &Evidence) -> u128 {
 
 fn overrun(evidence: &Evidence) -> u128 {
     let rows = evidence.ledger.iter().flat_map(|ledger| &ledger.rows);
-    rows.map(|row| u128::from(row.overrun.0)).sum()
+    let own = rows.filter(|row| evidence.level(row.budget.as_str()).is_none());
+    own.map(|row| u128::from(row.overrun.0)).sum()
 }
 
 #[cfg(test)]

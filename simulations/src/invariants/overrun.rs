@@ -8,7 +8,8 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let at_the_end = evidence.ledger.iter().map(|ledger| (None, ledger));
     let seen = evidence.history.ledgers.iter().map(|(at, ledger)| (Some(*at), ledger));
     let rows = seen.chain(at_the_end).flat_map(|(at, ledger)| ledger.rows.iter().map(move |row| (at, row)));
-    let over = rows.filter(|(_at, row)| row.overrun.0 > 0);
+    let is_soft = |name: &str| evidence.level(name).is_some_and(|level| level.soft);
+    let over = rows.filter(|(_at, row)| row.overrun.0 > 0 && !is_soft(row.budget.as_str()));
     over.map(|(at, row)| violation("overrun", at, format!("spent without credit: {row:?}"))).take(1).collect()
 }
 

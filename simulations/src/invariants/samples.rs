@@ -9,6 +9,7 @@ use central::admin::api::{Ledger, LedgerRow};
 use crate::evidence::{Evidence, Facts, InForce, Record};
 use crate::faults::Kind;
 use crate::history::{Call, CallOutcome, History, Read, Served, ServedEnd, Struck, Write, WriteOutcome};
+use crate::scenario::{self, Level, Of};
 
 pub(crate) const fn at(ms: u64) -> Mono {
     Mono::from_nanos(ms * 1_000_000)
@@ -104,11 +105,26 @@ pub(crate) fn record() -> Record {
         tenant: Some("strict".into()),
         outcome: "complete".into(),
         cost: 1_000,
+        paid: crate::evidence::Paid::default(),
     }
 }
 
 pub(crate) fn struck(what: &'static str, machine: &str, ms: u64) -> Struck {
     Struck { id: 0, at: at(ms), healed: None, what, machines: vec![machine.to_owned()] }
+}
+
+/// A hundred requests of the strict tenant.
+pub(crate) fn level() -> Level {
+    Level {
+        name: "one".into(),
+        of: Of::Tenant,
+        unit: scenario::Unit::Requests,
+        window: "total".into(),
+        limit: 100,
+        soft: false,
+        overdraft: 0,
+        threshold: Vec::new(),
+    }
 }
 
 pub(crate) fn ledger() -> Ledger {

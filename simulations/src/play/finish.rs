@@ -8,7 +8,7 @@ use central::admin::api::Ledger;
 
 use super::setup::{INPUT_PRICE, OUTPUT_PRICE, RECORDS, REVOKED, Stage};
 use crate::actors::{CallerSetup, observation};
-use crate::evidence::{Evidence, Facts, InForce, Record};
+use crate::evidence::{Evidence, Facts, InForce, Paid, Record};
 use crate::faults::Kind;
 use crate::history::{CallOutcome, Observation};
 use crate::scenario::Scenario;
@@ -116,9 +116,13 @@ impl Stage {
         let mut fresh = Vec::new();
         for edge in self.field.names(Kind::Edge).into_iter().filter(|name| !self.field.is_out(name)) {
             let mut call = self.ask(&edge, false, scenario, "fresh").await;
-            // A model server that refuses by its nature may be unlucky three times, hardly more.
-            for _again in 0..3 {
+            // A model server that refuses by its nature may be unlucky three times, hardly more; what the limit of an account
+            // lets pass comes free again.
+            let is_limited = scenario.topology.server.iter().any(|server| server.requests_per_min.is_some());
+            let (times, after) = if is_limited { (20, ASK_AGAIN) } else { (3, Duration::ZERO) };
+            for _again in 0..times {
                 if call.outcome != CallOutcome::Complete {
+                    self.field.ground().sleep(after).await;
                     call = self.ask(&edge, false, scenario, "fresh").await;
                 }
             }
@@ -226,6 +230,7 @@ impl Stage {
         let servers = scenario.topology.server.iter();
         Facts {
             budget: scenario.topology.budget,
+            levels: scenario.topology.levels(),
             call_price: scenario.topology.call_price,
             input_price: INPUT_PRICE,
             output_price: OUTPUT_PRICE,
@@ -281,5 +286,19 @@ fn record(edge: &str, line: &str) -> Option<Record> {
         tenant: text("tenant"),
         outcome: text("outcome")?,
         cost: read.get("cost").and_then(serde_json::Value::as_u64).unwrap_or(0),
+        paid: paid(&read),
     })
+}
+
+fn paid(read: &serde_json::Value) -> Paid {
+    let text = |name: &str| read.get(name).and_then(serde_json::Value::as_str).map(str::to_owned);
+    let tokens = |side: &str| read.pointer(side).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    let off = read.get("features_off").and_then(serde_json::Value::as_array).into_iter().flatten();
+    Paid {
+        model: text("model"),
+        provider: text("provider"),
+        budget: text("budget"),
+        tokens: tokens("/usage/input") + tokens("/usage/output"),
+        features_off: off.filter_map(|name| Some(name.as_str()?.to_owned())).collect(),
+    }
 }

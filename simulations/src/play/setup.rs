@@ -16,7 +16,7 @@ use crate::faults::{Field, Kind, Place};
 use crate::ground::{Ground, Simulated};
 use crate::history::{Call, CallOutcome, Recorder};
 use crate::operator::Operator;
-use crate::scenario::{Chance, Counts, Load, Scenario, Topology};
+use crate::scenario::{AccountKey, Chance, Counts, Load, Scenario, ServerSpec, Topology, dollars};
 use crate::schedule::{CallerPlan, Schedule, Wire, successor};
 
 /// The key of the tenant that a strict budget pays for.
@@ -265,23 +265,22 @@ fn lay_links(field: &Field, schedule: &Schedule) {
 fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
     let window = topology.window.name();
     let horizon = topology.horizon_ms.map_or_else(String::new, |ms| format!(", horizon_ms: {ms}"));
+    let levels: String = topology.level.iter().map(|level| format!(", {}", level.text(&horizon))).collect();
     let stale = topology.max_stale_s.map_or_else(String::new, |s| format!(", max_stale_s: {s}"));
     let mut text = format!(
         "tenants: [{{name: strict{stale}}}, {{name: free{stale}}}]\n\
          apps: [{{tenant: strict, name: web}}, {{tenant: free, name: web}}]\n\
          keys: [{{name: strict-key, tenant: strict, app: web, secret: {STRICT}}}, {{name: free-key, tenant: free, app: web, secret: {FREE}}}, \
            {{name: former-key, tenant: free, app: web, secret: {REVOKED}}}]\n\
-         budgets: [{{name: all, tenant: strict, unit: usd, window: {window}, limit: {}{horizon}}}]\n\
+         budgets: [{{name: all, tenant: strict, unit: usd, window: {window}, limit: {}{horizon}}}{levels}]\n\
          providers:\n",
         dollars(topology.budget),
     );
     // Writing to a string cannot fail.
     for server in topology.server.iter().filter(|server| server.provider) {
         let (name, at) = (&server.name, ground.address(&server.name));
-        let _infallible = writeln!(
-            text,
-            "- {{name: {name}, base_url: \"http://{at}:{MODELS}\", credential: {PROVIDER_KEY}}}"
-        );
+        let _infallible =
+            writeln!(text, "- {{name: {name}, base_url: \"http://{at}:{MODELS}\", {}}}", account(server));
     }
     let text = text.trim_end_matches("providers:\n").to_owned();
     let mut text = if topology.server.iter().any(|server| server.provider) {
@@ -293,7 +292,7 @@ fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
     for model in topology.models() {
         let serving = topology.server.iter().filter(|server| server.serves.contains(&model));
         let (providers, replicas): (Vec<_>, Vec<_>) = serving.partition(|server| server.provider);
-        let replica = |server: &&crate::scenario::ServerSpec| {
+        let replica = |server: &&ServerSpec| {
             let (name, region, at) = (&server.name, &server.region, ground.address(&server.name));
             format!("{{name: {name}, region: {region}, url: \"http://{at}:{MODELS}\"}}")
         };
@@ -322,6 +321,21 @@ fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
     text
 }
 
+/// A provider's credential, or its keys, and its limit.
+fn account(server: &ServerSpec) -> String {
+    let key =
+        |key: &AccountKey| format!("{{name: {}, credential: {}}}", key.name, key.credential(&server.name));
+    let keys: Vec<_> = server.keys.iter().map(key).collect();
+    let keys = if keys.is_empty() {
+        format!("credential: {PROVIDER_KEY}")
+    } else {
+        format!("keys: [{}]", keys.join(", "))
+    };
+    let limit = server.requests_per_min;
+    let limit = limit.map_or_else(String::new, |most| format!(", limits: {{requests_per_min: {most}}}"));
+    keys + &limit
+}
+
 /// A model's price, tokens by the million.
 fn price(topology: &Topology, model: &str) -> String {
     let times = topology.dear.get(model).copied().unwrap_or(1);
@@ -332,8 +346,4 @@ fn price(topology: &Topology, model: &str) -> String {
 /// The change that revokes [`REVOKED`].
 pub(super) fn revocation() -> String {
     format!("keys: [{{name: former-key, tenant: free, app: web, secret: {REVOKED}, revoked: true}}]\n")
-}
-
-fn dollars(nano: u64) -> String {
-    format!("\"{}.{:09}\"", nano / 1_000_000_000, nano % 1_000_000_000)
 }

@@ -20,6 +20,8 @@ pub struct Load {
     pub strict: Chance,
     /// Models asked for, each as often; absent: all that are served.
     pub models: Vec<String>,
+    /// Every second call offers a tool.
+    pub tools: bool,
     /// The most tokens asked for.
     pub max_tokens: Counts,
     /// Callers who hang up.
@@ -63,6 +65,7 @@ impl Default for Load {
             streamed: Chance(500_000),
             strict: Chance(500_000),
             models: Vec::new(),
+            tools: false,
             max_tokens: Counts { least: 4, most: 32 },
             hang_up: HangUps::default(),
             retries: 0,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Chance, Counts, Times};
+use super::{AccountKey, Chance, Counts, Level, Times};
 use crate::deployment::Spot;
 
 /// What stands where.
@@ -34,6 +34,9 @@ pub struct Topology {
     /// How often it begins anew.
     #[serde(default)]
     pub window: BudgetWindow,
+    /// Budgets beside it.
+    #[serde(default)]
+    pub level: Vec<Level>,
     /// The longest that an edge's credit lasts, in milliseconds.
     #[serde(default)]
     pub horizon_ms: Option<u64>,
@@ -97,6 +100,12 @@ pub struct ServerSpec {
     pub provider: bool,
     /// The models it serves.
     pub serves: Vec<String>,
+    /// Keys of a provider's account; absent: it has one credential.
+    #[serde(default)]
+    pub keys: Vec<AccountKey>,
+    /// Calls a minute that a provider's account may make, over all nodes; absent: unlimited.
+    #[serde(default)]
+    pub requests_per_min: Option<u64>,
     /// What it does.
     #[serde(default)]
     pub does: Behaviour,
@@ -187,7 +196,17 @@ impl Topology {
         models
     }
 
+    /// All budgets beside the strict tenant's own, limits of accounts with them.
+    #[must_use]
+    pub fn levels(&self) -> Vec<Level> {
+        let limit = |server: &ServerSpec| Some(Level::account(&server.name, server.requests_per_min?));
+        self.level.iter().cloned().chain(self.server.iter().filter_map(limit)).collect()
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
+        for level in &self.level {
+            level.check()?;
+        }
         if self.central.is_empty() || self.edges.values().sum::<u64>() == 0 {
             return Err("topology: a mesh has at least one central node and one edge".to_owned());
         }

@@ -189,6 +189,7 @@ impl Known {
                 self.served(ticket);
                 health
             }
+            Health::Limited(Some(_)) if base::mutant!(PaceIgnored) => health,
             Health::Limited(Some(wait)) => {
                 self.from = self.from.max(now + wait.min(MAX_PACE));
                 health

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::HangUp;
 use crate::deployment::CALLS;
-use crate::history::{Call, CallOutcome, Recorder};
+use crate::history::{Call, CallOutcome, Extra, Recorder};
+use crate::scenario::SCENARIO;
 
 /// An edge that takes longer to accept is not there.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(1);
@@ -27,6 +28,8 @@ pub(super) struct Request {
     pub(super) key: &'static str,
     /// The most tokens wanted.
     pub(super) most: u64,
+    /// Whether a tool is offered.
+    pub(super) tools: bool,
     pub(super) hang_up: HangUp,
 }
 
@@ -65,16 +68,23 @@ impl Request {
 
     async fn ask(&self, call: &Call, stream: ByteStream) -> CallOutcome {
         let edge = self.note(|call| call.edge.clone()).unwrap_or_default();
-        let body = json!({
+        let mut body = json!({
             "model": call.model,
             "stream": call.stream,
             "max_tokens": self.most,
             "messages": [{"role": "user", "content": format!("call-{}: where are you?", self.id)}],
         });
+        if self.tools {
+            let look = json!([{"type": "function", "function": {"name": "look", "parameters": {}}}]);
+            body.as_object_mut().map(|body| body.insert("tools".to_owned(), look));
+            self.note_extra(|extra| extra.tools = true);
+        }
         let request = http::Request::post("/v1/chat/completions")
             .header(http::header::HOST, edge)
             .header(http::header::CONTENT_TYPE, "application/json")
             .header(http::header::AUTHORIZATION, format!("Bearer {}", self.key))
+            .header("x-portolan-scenario", SCENARIO)
+            .header("x-portolan-user", &call.caller)
             .body(Full::new(Bytes::from(body.to_string())));
         let (Ok(request), Ok((mut sender, connection))) =
             (request, http1::handshake(TokioIo::new(stream)).await)
@@ -110,6 +120,11 @@ impl Request {
             call.status = Some(status);
             call.request = request;
         });
+        let told = answer.headers().get_all("x-portolan-budget").iter();
+        let told: Vec<_> = told.filter_map(|value| Some(value.to_str().ok()?.to_owned())).collect();
+        if !told.is_empty() {
+            self.note_extra(|extra| extra.told = told);
+        }
         let mut body = answer.into_body();
         let mut bytes = Vec::new();
         let mut pieces = 0;
@@ -155,6 +170,10 @@ impl Request {
             (true, None) => CallOutcome::Foreign,
             (false, None) => CallOutcome::Short,
         }
+    }
+
+    fn note_extra(&self, change: impl FnOnce(&mut Extra)) {
+        self.recorder.write(|history| change(history.extras.entry(self.id).or_default()));
     }
 
     fn note<T>(&self, change: impl FnOnce(&mut Call) -> T) -> Option<T> {

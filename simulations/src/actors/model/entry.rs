@@ -34,6 +34,9 @@ impl Entry {
         };
         let at = recorder.write(|history| {
             history.served.push(served);
+            if let Some(call) = ask.call {
+                history.extras.entry(call).or_default().reached.push(ask.tools);
+            }
             history.served.len() - 1
         });
         Self { recorder: recorder.clone(), at }

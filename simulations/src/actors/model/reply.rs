@@ -16,6 +16,7 @@ pub(super) struct Ask {
     /// The most tokens wanted.
     pub(super) most: u64,
     pub(super) input: u64,
+    pub(super) tools: bool,
     stream: bool,
     include_usage: bool,
 }
@@ -42,6 +43,7 @@ impl Ask {
             model: request.get("model")?.as_str()?.to_owned(),
             most: cap.min().unwrap_or(u64::MAX),
             input: (said.len() as u64).div_ceil(4),
+            tools: request.get("tools").is_some(),
             stream: flag("/stream"),
             include_usage: flag("/stream_options/include_usage"),
         })
