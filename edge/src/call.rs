@@ -27,6 +27,7 @@ use crate::ingress::{self, Allowed, Answer, Arrival, Flows, Upload, Via, Wanted}
 use crate::metrics::Counters;
 use crate::pages;
 use crate::passes::{Passes, Wish};
+use crate::peers::Calls;
 use crate::purse::Purse;
 use crate::record::{self, Known};
 use crate::refusals::Refusals;
@@ -69,6 +70,8 @@ pub(crate) struct Edge {
     pub(crate) traced_per_mille: u16,
     pub(crate) dice: Dice,
     pub(crate) flows: Flows,
+    /// Calls that were left by their callers and of which another node says in a moment how far they came.
+    pub(crate) left: Calls,
     /// Set once links and pools had their chance to stand.
     pub(crate) warm: AtomicBool,
     /// Set when the node will leave in a moment; it still serves.

@@ -163,7 +163,7 @@ impl Dispatcher {
     /// One attempt.
     async fn send(&self, path: &Path, outbound: Outbound, account: &mut Account) -> Exchange {
         match path {
-            Path::Local => self.egress.serve(outbound.head, outbound.body, account.hops()).await,
+            Path::Local => self.egress.serve(outbound.head, outbound.body, account.left()).await,
             Path::Peer(link) | Path::Central(link) => self.forward(link, outbound, account).await,
         }
     }
@@ -185,7 +185,7 @@ impl Dispatcher {
             }
         };
         account.linked(self.host.now());
-        self.egress.forward(&connection, outbound.head, outbound.body).await
+        self.egress.forward(&connection, outbound.head, outbound.body, account.left()).await
     }
 
     /// Whether another attempt may follow: `None` if not, else how the same target may be tried again.

@@ -192,8 +192,7 @@ impl Node {
         let serving = egress_options(&host, &config, &identity, &metrics).await?;
         let bodies = serving.bodies.clone();
         let egress = Egress::new(&host, Options { tracer: tracer.clone(), ..serving });
-        let links = mesh::Links::new(endpoint.clone());
-        let counting = Counting::new();
+        let (links, counting) = (mesh::Links::new(endpoint.clone()), Counting::new());
         let link = Link::open(&host, links.clone(), options, (&snapshots, &purse, &counting)).await;
         let (view, flows, refusals) = (View::default(), Flows::default(), Refusals::default());
         let edge = Arc::new(Edge {
@@ -218,6 +217,7 @@ impl Node {
             traced_per_mille: config.traces.as_ref().map_or(0, |traces| traces.sample_per_mille),
             dice: Dice::new(&host),
             flows: flows.clone(),
+            left: Calls::new(),
             warm: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             draining: drain.clone(),
@@ -376,12 +376,13 @@ impl Running {
 
     /// Waits until every call in progress has ended, of callers and of other nodes, or the patience is over.
     pub(crate) async fn drain(&mut self) {
-        let (listening, calls) = (&mut self.listening, &self.calls);
+        let (listening, calls, left) = (&mut self.listening, &self.calls, &self.edge.left);
         let every_call = async {
             if let Some(listening) = listening.take() {
                 let _ended: Result<(), Gone> = listening.await;
             }
             calls.ended().await;
+            left.ended().await;
         };
         if self.host.timeout(self.patience, every_call).await.is_err() {
             let left = self.edge.gate.lock().in_progress().0;

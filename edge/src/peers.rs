@@ -14,7 +14,7 @@ use wire::control::Opening;
 
 use crate::refusals::Refusals;
 
-/// Calls of other nodes at once; more wait at their senders, which the mesh bounds too.
+/// Calls of other nodes at once; more wait at their senders, which the mesh bounds too. And calls that were left.
 const CALLS: usize = 8_192;
 
 /// What other nodes are answered from.
@@ -38,7 +38,7 @@ pub(crate) async fn serve(host: Host, endpoint: Endpoint, serving: Serving) {
     }
 }
 
-/// Calls of other nodes in progress.
+/// Calls that no connection of a caller keeps: those of other nodes in progress, or those that were left.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls(Arc<Semaphore>);
 
@@ -54,6 +54,11 @@ impl Calls {
             () = draining.wanted() => None,
             place = Arc::clone(&self.0).acquire_owned() => place.ok(),
         }
+    }
+
+    /// A place for one more, if there is any.
+    pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
     }
 
     /// Waits until none is in progress.

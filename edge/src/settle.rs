@@ -3,9 +3,11 @@
 //!
 //! The charge follows what the upstream reported. Where it reported nothing and may have worked: what was partly sent
 //! is charged its input's bound and as much output as the bytes sent can hold; anything else what was held. A call that
-//! failed before its first byte costs its caller nothing.
+//! failed before its first byte costs its caller nothing, nor does one that its caller left before an upstream can have
+//! seen it.
 
 mod bill;
+mod leaving;
 mod metered;
 mod trying;
 
@@ -16,7 +18,7 @@ use base::{Code, ModelName, Mono, Name, Usage};
 use bytes::Bytes;
 use edge_core::bound::Bound;
 use edge_core::plan::{Attempt, Candidate};
-use egress::Failed;
+use egress::{Failed, Left};
 use http::HeaderMap;
 use telemetry::record::Attempt as Told;
 use wire::call::{Hop, Note, Tail};
@@ -59,6 +61,8 @@ pub(crate) struct Open {
     pub(crate) attempt: Option<(Attempt, Bound)>,
     /// While it is in progress.
     trying: Option<Trying>,
+    /// How far it came, should the caller leave now.
+    left: Left,
     pub(crate) attempts: u16,
     /// The provider's key that the last attempt was made with, as far as it was told.
     provider_key: Option<Name>,
@@ -122,6 +126,7 @@ impl Account {
             times,
             attempt: None,
             trying: None,
+            left: Left::untouched(),
             attempts: 0,
             provider_key: None,
             hops: Vec::new(),
@@ -156,6 +161,7 @@ impl Account {
             }
             open.attempts += 1;
             open.provider_key = None;
+            open.left = Left::untouched();
             open.trying = Some(Trying::begin(open.edge.host.now(), open.hops.len()));
         }
     }
@@ -167,9 +173,9 @@ impl Account {
         }
     }
 
-    /// The tale of the call's attempts so far, while the account is open.
-    pub(crate) fn hops(&mut self) -> Option<&mut Vec<Hop>> {
-        self.0.as_mut().map(|open| &mut open.hops)
+    /// Where the attempt in progress leaves word of how far it came, while the account is open.
+    pub(crate) fn left(&mut self) -> Option<&mut Left> {
+        self.0.as_mut().map(|open| &mut open.left)
     }
 
     /// What upstreams said to the attempt in progress, whose hops are told later.
@@ -244,7 +250,8 @@ impl Account {
     /// The answer ended as `tail` says.
     pub(crate) fn close(&mut self, tail: Tail) {
         if let Some(open) = self.0.take() {
-            open.close(tail);
+            let ended = open.edge.host.now();
+            open.close(tail, ended);
         }
     }
 
@@ -252,7 +259,8 @@ impl Account {
     pub(crate) fn fail(&mut self, code: Code, status: u16) {
         if let Some(mut open) = self.0.take() {
             open.status = status;
-            open.close(ended(Outcome::Failed, code, false));
+            let now = open.edge.host.now();
+            open.close(ended(Outcome::Failed, code, false), now);
         }
     }
 }
@@ -260,8 +268,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
-            let reached = open.trying.is_some();
-            open.close(ended(Outcome::CallerGone, Code::CallerGone, reached));
+            open.leave();
         }
     }
 }
@@ -271,8 +278,8 @@ const fn ended(outcome: Outcome, code: Code, reached_upstream: bool) -> Tail {
 }
 
 impl Open {
-    fn close(mut self: Box<Self>, tail: Tail) {
-        let ended = self.edge.host.now();
+    /// The call ended at `ended` as `tail` says.
+    fn close(mut self: Box<Self>, tail: Tail, ended: Mono) {
         let bill = Bill::of(&self, &tail, ended);
         self.tried(&tail, ended);
         let receipt = self.receipt(&bill, tail.outcome, tail.code);

@@ -7,6 +7,7 @@ mod debugging;
 mod framing;
 mod holding;
 mod instances;
+mod leaving;
 mod lifecycle;
 mod limits;
 mod peering;

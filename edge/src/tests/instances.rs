@@ -134,7 +134,7 @@ async fn batch_work_yields_to_whoever_waits_for_an_answer_and_a_key_may_be_for_b
 }
 
 /// Waits until so many calls wait for a server.
-async fn waiting(world: &World, priority: &str, many: u32) {
+pub(super) async fn waiting(world: &World, priority: &str, many: u32) {
     let line = format!("portolan_queue_depth{{queue=\"server\",priority=\"{priority}\"}} {many}\n");
     let seen = async {
         let caller = world.caller();

@@ -154,20 +154,25 @@ async fn a_region_that_drains_ends_its_stream_and_sends_new_calls_elsewhere_with
 }
 
 /// Edges of the regions `here` and `there`; model `remote` is served there, `near` here, the group `any` is both.
-struct Pair {
-    here: World,
-    there: World,
-    server: Server,
+pub(super) struct Pair {
+    pub(super) here: World,
+    pub(super) there: World,
+    pub(super) server: Server,
 }
 
 impl Pair {
     async fn start(act: Act) -> Self {
+        Self::with(act, |_catalog| {}).await
+    }
+
+    pub(super) async fn with(act: Act, adjust: impl FnOnce(&mut Catalog)) -> Self {
         let host = Host::real();
         let mesh =
             pki::create_authority(&host, &"test".parse().unwrap(), Duration::from_secs(3_600)).unwrap();
         let server = Server::start(&host, act).await;
         let near = Server::start(&host, Act::Complete).await;
-        let catalog = catalog(&server, &near);
+        let mut catalog = catalog(&server, &near);
+        adjust(&mut catalog);
         let here = World::join(&mesh, "here", catalog.clone(), |_, _| {}).await;
         let there = World::join(&mesh, "there", catalog, |_, _| {}).await;
         for world in [&here, &there] {

@@ -10,6 +10,7 @@ use wire::call::{CallHead, Failure, Note, ReplyHead, Tail};
 use wire::frame::Kind;
 use wire::ledger::Outcome;
 
+use crate::left::{Left, gone};
 use crate::spans::Serving;
 use crate::{Egress, Failed, Options, Reply};
 
@@ -18,6 +19,7 @@ const SOON_MS: u32 = 1_000;
 
 /// Serves one call, forwarded over `connection`, from this node's upstreams. The caller's reset, at any moment, cancels
 /// the upstream's work; no upstream is asked for a caller who has given this node up.
+/// One that was reset before an answer began is told how far the call came, in case its sender listens.
 ///
 /// # Errors
 /// [`MeshError`] when the other node broke the protocol or is gone; the call is cancelled.
@@ -27,7 +29,10 @@ pub async fn answer(
     mut sender: Sender,
     mut receiver: Receiver,
 ) -> Result<(), MeshError> {
-    let mut call: CallHead = receiver.expect(Kind::CALL_HEAD).await?;
+    let mut call: CallHead = match receiver.expect(Kind::CALL_HEAD).await {
+        Err(MeshError::Reset) => return close(&mut sender, &gone(false, Vec::new())).await,
+        read => read?,
+    };
     let mut serving = Serving::begin(egress, &mut call);
     let tail = serve(egress, call, connection, (&mut sender, &mut receiver)).await?;
     if let Some(serving) = &mut serving {
@@ -42,19 +47,21 @@ async fn serve(
     connection: &Connection,
     (sender, receiver): (&mut Sender, &mut Receiver),
 ) -> Result<Tail, MeshError> {
-    let body = match body(receiver, &egress.shared.options).await? {
-        Ok(body) => body,
-        Err(refused) => return refuse(sender, refused).await,
+    let body = match body(receiver, &egress.shared.options).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(refused)) => return refuse(sender, refused).await,
+        Err(error) => return far(error, Left::untouched()),
     };
-    let gone = sender.stopped();
+    let stopped = sender.stopped();
     // Looked at before each step of the call: after a standstill nothing else tells.
     let given_up = poll_fn(|_cx| connection.check_stands().map_or_else(Poll::Ready, |()| Poll::Pending));
+    let mut left = Left::untouched();
     let exchange = tokio::select! {
         biased;
         error = given_up => return Err(error),
-        () = gone => return Err(MeshError::Stopped),
-        error = reset(receiver) => return Err(error),
-        exchange = egress.serve(call, body, None) => exchange,
+        () = stopped => return Err(MeshError::Stopped),
+        error = reset(receiver) => return far(error, left),
+        exchange = egress.serve(call, body, Some(&mut left)) => exchange,
     };
     match exchange {
         Ok(reply) => pass_on(sender, receiver, reply).await,
@@ -104,6 +111,14 @@ async fn reset(receiver: &mut Receiver) -> MeshError {
             Ok(None) => std::future::pending().await,
             Err(error) => return error,
         }
+    }
+}
+
+/// How far a call came whose caller reset it before an answer began.
+fn far(error: MeshError, left: Left) -> Result<Tail, MeshError> {
+    match (error, left) {
+        (MeshError::Reset, Left::Told(tail)) => Ok(tail),
+        (error, _) => Err(error),
     }
 }
 

@@ -104,6 +104,11 @@ impl Trial {
         Self { upstream, key, begun: now, connected: None, first_byte: None, trace }
     }
 
+    /// Whether the upstream may have begun to work.
+    pub(crate) const fn reached(&self) -> bool {
+        self.connected.is_some()
+    }
+
     fn span(&self) -> Option<Context> {
         self.trace.as_ref().map(Trace::context)
     }
@@ -163,7 +168,7 @@ impl Attempt<'_> {
         match exchanged {
             Ok((status, headers, content)) => Ok(Answer { status, headers, content, trial }),
             Err(Miss { verdict, message, status, said, body, wait_ms }) => {
-                let reached = trial.connected.is_some();
+                let reached = trial.reached();
                 Err(Box::new(Ended { verdict, message, status, said, body, wait_ms, trial, reached }))
             }
         }

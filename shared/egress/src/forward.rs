@@ -9,11 +9,13 @@ use dialect::openai::Meter;
 use dialect::sse::{self, Splitter};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mesh::{Connection, Frame, MeshError, Receiver, Sender};
+use seam::Host;
 use wire::call::{CallHead, Failure, Note, ReplyHead, Tail};
 use wire::control::Opening;
 use wire::frame::{Kind, MAX_DATA};
 use wire::ledger::Outcome;
 
+use crate::left::{Asked, Left};
 use crate::source::{Limits, Timer};
 use crate::{Egress, Exchange, Failed, Reply, ReplyBody};
 
@@ -46,20 +48,33 @@ impl std::fmt::Debug for Limit {
 
 impl Egress {
     /// Has the node at the other end of `connection` serve `call`. Dropping the exchange, or this future, resets the
-    /// stream, which cancels the call there.
+    /// stream, which cancels the call there. The future dropped puts into `left` how far it came; of a call that may wait
+    /// for a place there, the other node is asked.
     ///
     /// # Errors
     /// [`Failed`] when no answer began: what the other node said, or that it could not be reached.
-    pub async fn forward(&self, connection: &Connection, call: CallHead, body: Bytes) -> Exchange {
+    pub async fn forward(
+        &self,
+        connection: &Connection,
+        call: CallHead,
+        body: Bytes,
+        left: Option<&mut Left>,
+    ) -> Exchange {
         let host = &self.shared.host;
+        let mut ongoing = Ongoing { host, waits: call.place_ms > 0, sent: false, streams: None, left };
         let limits = Limits::new(&call.timeouts, host.now());
         let stream = call.stream;
         let opened = host.timeout(limits.connect, connection.open(Opening::Call)).await;
-        let Ok(Ok((mut sender, mut receiver))) = opened else {
+        let Ok(Ok(streams)) = opened else {
+            ongoing.decided();
             return Err(unreachable(false));
         };
-        let left = limits.deadline.since(host.now());
-        let begun = host.timeout(left, begin(&mut sender, &mut receiver, &call, body)).await;
+        let rest = limits.deadline.since(host.now());
+        let streams = ongoing.streams.insert(streams);
+        let begun = host.timeout(rest, begin(streams, &call, body, &mut ongoing.sent)).await;
+        let Some((sender, receiver)) = ongoing.decided() else {
+            return Err(unreachable(true));
+        };
         match begun {
             Err(seam::Late) => Err(failed(Code::DeadlineExceeded, "the call's time limit passed", true)),
             Ok(Err(error)) => {
@@ -84,17 +99,54 @@ enum Begun {
     Failed(Box<Failed>),
 }
 
+/// A call at another node until its exchange is decided. Dropped before that, its caller left.
+struct Ongoing<'a> {
+    host: &'a Host,
+    /// Whether it may wait for a place there.
+    waits: bool,
+    /// Whether all of it was handed over; no upstream is asked before.
+    sent: bool,
+    streams: Option<(Sender, Receiver)>,
+    /// Who hears of it when the caller leaves.
+    left: Option<&'a mut Left>,
+}
+
+impl Ongoing<'_> {
+    /// Whoever leaves from now on leaves an exchange.
+    fn decided(&mut self) -> Option<(Sender, Receiver)> {
+        if let Some(left) = self.left.take() {
+            *left = Left::Untold;
+        }
+        self.streams.take()
+    }
+}
+
+impl Drop for Ongoing<'_> {
+    fn drop(&mut self) {
+        let Some(left) = self.left.take() else { return };
+        *left = match self.streams.take() {
+            // Only the direction to the other node is given up.
+            Some((_reset, receiver)) if self.sent && self.waits => {
+                Left::Asked(Box::new(Asked::new(self.host.clone(), receiver)))
+            }
+            Some(_) if self.sent => Left::Untold,
+            Some(_) | None => Left::untouched(),
+        };
+    }
+}
+
 async fn begin(
-    sender: &mut Sender,
-    receiver: &mut Receiver,
+    (sender, receiver): &mut (Sender, Receiver),
     call: &CallHead,
     body: Bytes,
+    sent: &mut bool,
 ) -> Result<Begun, MeshError> {
     // A node that refuses may stop reading before all is sent; its answer says why.
     match send(sender, call, body).await {
         Ok(()) | Err(MeshError::Stopped) => {}
         Err(lost) => return Err(lost),
     }
+    *sent = true;
     let mut frame = receiver.recv().await?;
     let mut notes: Vec<Note> = Vec::new();
     if let Some(noted) = frame.take_if(|frame| frame.kind == Kind::NOTES) {
@@ -179,7 +231,7 @@ impl Forwarded {
         self.end = Some(end);
     }
 
-    pub(crate) const fn host(&self) -> &seam::Host {
+    pub(crate) const fn host(&self) -> &Host {
         self.limit.timer.host()
     }
 

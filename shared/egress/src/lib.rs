@@ -8,7 +8,8 @@
 //! made with another key at once, each key once, which is no other attempt at the instance. Never here: which region or provider (routing), money, the caller's connection.
 //!
 //! A call drives its own connection: no task stands between the upstream's socket and the caller's. Dropping an
-//! exchange at any moment, or its future, closes the connection and thereby cancels the upstream's work.
+//! exchange at any moment, or its future, closes the connection and thereby cancels the upstream's work; [`Left`] says how
+//! far it came.
 
 mod account;
 mod answer;
@@ -21,6 +22,7 @@ mod fetch;
 mod forward;
 pub mod headers;
 mod instance;
+mod left;
 mod line;
 mod origin;
 mod places;
@@ -39,6 +41,7 @@ pub use body::ReplyBody;
 pub use exchange::{Exchange, Failed, Reply};
 pub use fetch::{Unfetched, fetch};
 pub use instance::InstanceStatus;
+pub use left::{Asked, Left};
 pub use line::{Line, Waited};
 pub use origin::{BadOrigin, Credential, Origin};
 pub use pool::{Egress, Options, Upstream};

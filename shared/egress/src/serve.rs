@@ -12,6 +12,7 @@ use wire::ledger::Outcome;
 
 use crate::call::{Answer, Attempt, Ended, Trial};
 use crate::instance::{Instance, Lease};
+use crate::left::{Left, gone};
 use crate::places::Tried;
 use crate::pool::{Place, Shared};
 use crate::source::Limits;
@@ -33,18 +34,18 @@ struct Tale<'a> {
     wait_ms: Option<u32>,
     reached: bool,
     last: Option<Box<Ended>>,
-    /// Who hears of it when the caller leaves.
-    left: Option<&'a mut Vec<Hop>>,
+    /// Who hears of it when the caller leaves, until the exchange is decided.
+    left: Option<&'a mut Left>,
 }
 
 impl Egress {
     /// Has one of this node's upstreams answer `call`, whose `body` is in the upstream's dialect. Other instances are
     /// tried until an answer begins; dropping the exchange, or this future, cancels the upstream's work. The future
-    /// dropped in the middle of an attempt puts what was tried by then into `left`.
+    /// dropped puts into `left` how far it came.
     ///
     /// # Errors
     /// [`Failed`] when no answer began.
-    pub async fn serve(&self, call: CallHead, body: Bytes, left: Option<&mut Vec<Hop>>) -> Exchange {
+    pub async fn serve(&self, call: CallHead, body: Bytes, left: Option<&mut Left>) -> Exchange {
         let shared = &self.shared;
         let limits = Limits::new(&call.timeouts, shared.host.now());
         let attempt = Attempt { shared, call: &call, body: &body, limits };
@@ -90,7 +91,7 @@ impl Egress {
 }
 
 impl<'a> Tale<'a> {
-    fn new(shared: &'a Shared, call: &CallHead, left: Option<&'a mut Vec<Hop>>) -> Self {
+    fn new(shared: &'a Shared, call: &CallHead, left: Option<&'a mut Left>) -> Self {
         Self {
             shared,
             trace: Trace::of(&shared.options.tracer, call),
@@ -139,14 +140,23 @@ impl<'a> Tale<'a> {
         self.hops.push(trial.hop(&options.node, Err(code), now));
     }
 
+    /// Whoever leaves from now on leaves an exchange.
+    fn decided(&mut self) {
+        self.trying = None;
+        if let Some(left) = self.left.take() {
+            *left = Left::Untold;
+        }
+    }
+
     /// The answer's attempt is told by its body; here are those before it.
     fn answered(mut self) -> (Vec<Hop>, Vec<Note>) {
-        self.trying = None;
+        self.decided();
         (mem::take(&mut self.hops), mem::take(&mut self.notes))
     }
 
     /// The failure: the last attempt's, or that there was no place for one.
     fn end(mut self, place: &Place) -> Box<Failed> {
+        self.decided();
         let now = self.shared.host.now();
         let failure = match (self.last.take(), place) {
             // The key that is back first tells more than the one that was tried last.
@@ -166,13 +176,14 @@ impl<'a> Tale<'a> {
 }
 
 impl Drop for Tale<'_> {
-    /// In the middle of an attempt: the caller left.
+    /// Undecided, in the middle of an attempt or in line for a place: the caller left.
     fn drop(&mut self) {
         if let Some(trial) = self.trying.take() {
+            self.reached |= trial.reached();
             self.tell(&trial, None, Code::CallerGone);
-            if let Some(left) = self.left.take() {
-                left.append(&mut self.hops);
-            }
+        }
+        if let Some(left) = self.left.take() {
+            *left = Left::Told(gone(self.reached, mem::take(&mut self.hops)));
         }
     }
 }

@@ -24,7 +24,7 @@ use wire::catalog::{Operation, Timeouts};
 use wire::ledger::Outcome;
 
 use self::network::{Fake, Step};
-use crate::{Credential, Egress, Exchange, Key, KeyTerms, Options, Reply, Terms, Upstream};
+use crate::{Credential, Egress, Exchange, Key, KeyTerms, Left, Options, Reply, Terms, Upstream};
 
 const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}], "x_unknown" : 1.50}"#;
 const ANSWER: &str = r#"{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11},"x":1.50}"#;
@@ -144,6 +144,13 @@ async fn read(mut reply: Reply) -> (String, Tail) {
 /// Where each attempt went and how it ended.
 fn hops(tail: &Tail) -> Vec<(&str, Result<u16, Code>)> {
     tail.hops.iter().map(|hop| (hop.upstream.as_str(), hop.result)).collect()
+}
+
+/// What was told of a call that was left at this node.
+fn told(left: Left) -> Tail {
+    let Left::Told(tail) = left else { panic!("{left:?}") };
+    assert_eq!((tail.outcome, tail.code), (Outcome::CallerGone, Some(Code::CallerGone)));
+    tail
 }
 
 #[tokio::test(start_paused = true)]

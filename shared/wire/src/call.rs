@@ -1,5 +1,6 @@
 //! A forwarded call: one full-duplex stream. Towards the server: head, data, message end. Back: reply head, data,
-//! message end, tail; or a failure and a tail. Resetting the stream cancels the call.
+//! message end, tail; or a failure and a tail. Resetting the stream cancels the call; one that is reset before its answer began
+//! is answered by a tail alone, which older nodes do not send.
 //!
 //! A call travels in the target's dialect. The serving side sends whole events in each data frame of an event stream,
 //! so that the forwarding edge need not parse them.

@@ -28,12 +28,24 @@ async fn leaving_puts_what_was_tried_into_the_callers_hands() {
     let bad = Fake::start(&net, |_request| vec![with_status("500 No", "", "{}")]).await;
     let slow = Fake::start(&net, |_request| vec![Step::Hang]).await;
     let egress = egress(&net.host(), &[&bad, &slow]);
-    let mut left = Vec::new();
+    let mut left = Left::untouched();
     let serving = egress.serve(call(false), Bytes::from_static(BODY.as_bytes()), Some(&mut left));
     net.host().timeout(Duration::from_millis(50), serving).await.unwrap_err();
-    let told: Vec<_> = left.iter().map(|hop| (hop.upstream.as_str(), hop.result)).collect();
-    assert_eq!(told, [("a", Err(Code::UpstreamError)), ("b", Err(Code::CallerGone))]);
-    assert!(left[1].total_us >= 40_000, "{left:?}");
+    let tail = told(left);
+    assert_eq!(hops(&tail), [("a", Err(Code::UpstreamError)), ("b", Err(Code::CallerGone))]);
+    assert!(tail.reached_upstream && tail.hops[1].total_us >= 40_000, "{tail:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_leaves_no_word_of_how_far_its_call_came() {
+    let net = network::Memory::new();
+    let fake = Fake::start(&net, |request| if request == 0 { vec![ok(ANSWER)] } else { Vec::new() }).await;
+    let egress = egress(&net.host(), &[&fake]);
+    for answered in [true, false] {
+        let mut left = Left::untouched();
+        let served = egress.serve(call(false), Bytes::from_static(BODY.as_bytes()), Some(&mut left)).await;
+        assert_eq!((served.is_ok(), matches!(left, Left::Untold)), (answered, true));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,13 +55,17 @@ async fn leaving_while_connecting_leaves_nothing_behind() {
     let egress = Egress::new(&net.host(), options());
     let origin = format!("http://x:{}", network::BLACK_HOLE).parse().unwrap();
     egress.install(vec![Upstream { origin, ..upstream("a", &fake) }]);
+    let mut left = Left::untouched();
     {
-        let mut asking = pin!(ask(&egress, false));
+        let asking = egress.serve(call(false), Bytes::from_static(BODY.as_bytes()), Some(&mut left));
+        let mut asking = pin!(asking);
         let polled = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_ready())).await;
         assert!(!polled);
         assert_eq!(egress.instances()[0].outstanding, 1);
     }
     assert_eq!(egress.instances()[0].outstanding, 0);
+    let tail = told(left);
+    assert_eq!((tail.reached_upstream, hops(&tail)), (false, vec![("a", Err(Code::CallerGone))]));
 }
 
 #[tokio::test(start_paused = true)]

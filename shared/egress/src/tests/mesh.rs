@@ -10,7 +10,7 @@ use seam::{Clock, Parts};
 use wire::control::Opening;
 
 use super::*;
-use crate::Room;
+use crate::{Asked, Room};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -36,9 +36,7 @@ async fn reached(host: &Host, serving: &Egress) -> Connection {
 
 /// The same where the serving node has a host of its own.
 async fn reached_on(host: &Host, far: &Host, serving: &Egress) -> Connection {
-    let authority = pki::create_authority(host, &node("test"), DAY).unwrap();
-    let near = endpoint(host, &authority, "edge/eu/e1");
-    let far = endpoint(far, &authority, "edge/us/e2");
+    let [near, far] = pair(host, far);
     let at = far.local_addr().unwrap();
     let (answering, spawner) = (serving.clone(), host.clone());
     drop(host.spawn("serving", async move {
@@ -57,9 +55,15 @@ async fn reached_on(host: &Host, far: &Host, serving: &Egress) -> Connection {
     near.connect(at, &expect, Purpose::Calls).await.unwrap()
 }
 
+/// The endpoints of two edges of a mesh.
+fn pair(near: &Host, far: &Host) -> [Endpoint; 2] {
+    let authority = pki::create_authority(near, &node("test"), DAY).unwrap();
+    [endpoint(near, &authority, "edge/eu/e1"), endpoint(far, &authority, "edge/us/e2")]
+}
+
 async fn forward(host: &Host, connection: &Connection, stream: bool) -> Exchange {
     let egress = Egress::new(host, options());
-    egress.forward(connection, call(stream), Bytes::from_static(BODY.as_bytes())).await
+    egress.forward(connection, call(stream), Bytes::from_static(BODY.as_bytes()), None).await
 }
 
 #[tokio::test]
@@ -184,6 +188,96 @@ async fn leaving_cancels_the_call_at_the_other_node() {
         host.timeout(Duration::from_secs(1), fake.left()).await.unwrap();
         assert_eq!(serving.instances()[0].outstanding, 0);
     }
+}
+
+#[tokio::test]
+async fn the_other_node_says_how_far_a_call_came_that_was_left_in_its_line_or_behind_it() {
+    let host = Host::real();
+    let fake = Fake::start_on(&host, |_request| vec![Step::Hang]).await;
+    let serving = Egress::new(&host, options());
+    serving.install(vec![Upstream { terms: at_once(Some(1)), ..upstream("a", &fake) }]);
+    let connection = reached(&host, &serving).await;
+    let asked = |many| fake.requests().len() == many;
+    let line = serving.shared.line(&"m".parse().unwrap()).unwrap();
+    {
+        let mut held = std::pin::pin!(forward(&host, &connection, false));
+        let begun = until(&host, || asked(1));
+        tokio::select! {
+            biased;
+            _ = &mut held => panic!("answered"),
+            () = begun => {}
+        }
+        let waits = asked_of(leave(&host, &connection, 60_000, || !line.is_empty()).await);
+        let tail = waits.heard().await.expect("it says so");
+        assert_eq!((tail.outcome, tail.code), (Outcome::CallerGone, Some(Code::CallerGone)));
+        assert_eq!((tail.reached_upstream, hops(&tail)), (false, Vec::new()));
+        assert!(line.is_empty());
+    }
+    // The place is free: an upstream has the next call, which then is left.
+    let working = asked_of(leave(&host, &connection, 60_000, || asked(2)).await);
+    let tail = working.heard().await.expect("it says so");
+    assert_eq!((tail.reached_upstream, hops(&tail)), (true, vec![("a", Err(Code::CallerGone))]));
+    host.timeout(Duration::from_secs(1), fake.left()).await.unwrap();
+
+    // Of a call that may not wait nobody is asked.
+    let left = leave(&host, &connection, 0, || asked(3)).await;
+    assert!(matches!(left, Left::Untold), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_node_that_says_nothing_leaves_it_open_how_far_a_call_came() {
+    let host = Host::real();
+    let ([near, far], expect) = (pair(&host, &host), Expect::role(base::Role::Edge));
+    let at = far.local_addr().unwrap();
+    let (connection, other) = tokio::join!(near.connect(at, &expect, Purpose::Calls), far.accept());
+    let (connection, other) = (connection.unwrap(), other.unwrap());
+    let read = AtomicU64::new(0);
+    // Drops the stream once it is reset, as older releases do.
+    let older = async {
+        let (_opening, _sender, mut receiver) = other.accept_stream().await.unwrap();
+        while let Ok(Some(_frame)) = receiver.recv().await {
+            read.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let leaving = leave(&host, &connection, 60_000, || read.load(Ordering::Relaxed) == 3);
+    let heard = async { asked_of(leaving.await).heard().await };
+    assert_eq!(tokio::join!(older, heard).1, None);
+
+    // Reset before all of it was read: it says that nothing of it was served.
+    let (sender, mut receiver) = connection.open(Opening::Call).await.unwrap();
+    let (_opening, answering, reading) = other.accept_stream().await.unwrap();
+    drop(sender);
+    let serving = Egress::new(&host, options());
+    crate::answer(&serving, &other, answering, reading).await.unwrap();
+    let tail: Tail = receiver.expect(::wire::frame::Kind::TAIL).await.unwrap();
+    assert_eq!((tail.outcome, tail.reached_upstream), (Outcome::CallerGone, false));
+}
+
+/// What is heard of a forwarded call that may wait for `place_ms` and is left once `then` holds.
+async fn leave(host: &Host, connection: &Connection, place_ms: u32, then: impl Fn() -> bool) -> Left {
+    let (egress, mut left) = (Egress::new(host, options()), Left::untouched());
+    let head = CallHead { place_ms, ..call(true) };
+    let forwarded = egress.forward(connection, head, Bytes::from_static(BODY.as_bytes()), Some(&mut left));
+    tokio::select! {
+        biased;
+        _ = forwarded => panic!("answered"),
+        () = until(host, then) => {}
+    }
+    left
+}
+
+async fn until(host: &Host, holds: impl Fn() -> bool) {
+    let looking = async {
+        while !holds() {
+            host.sleep(Duration::from_millis(1)).await;
+        }
+    };
+    host.timeout(Duration::from_secs(5), looking).await.expect("in time");
+}
+
+fn asked_of(left: Left) -> Asked {
+    let Left::Asked(asked) = left else { panic!("{left:?}") };
+    *asked
 }
 
 #[tokio::test]

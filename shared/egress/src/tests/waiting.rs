@@ -84,6 +84,23 @@ async fn who_leaves_the_line_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_leaves_the_line_has_reached_what_was_tried_before_it_and_no_more() {
+    let net = network::Memory::new();
+    let (full, egress, _held) = held(&net, 8).await;
+    let bad = Fake::start(&net, |_request| vec![with_status("500 No", "", "{}")]).await;
+    for tried in [false, true] {
+        let full = Upstream { terms: at_once(Some(1)), ..upstream("a", &full) };
+        egress.install([full].into_iter().chain(tried.then(|| upstream("b", &bad))).collect());
+        let (head, mut left) = (CallHead { place_ms: 60_000, ..call(true) }, Left::untouched());
+        let waiting = egress.serve(head, Bytes::from_static(b"{}"), Some(&mut left));
+        net.host().timeout(Duration::from_millis(50), waiting).await.unwrap_err();
+        let tail = told(left);
+        let before = if tried { vec![("b", Err(Code::UpstreamError))] } else { Vec::new() };
+        assert_eq!((tail.reached_upstream, hops(&tail)), (tried, before));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn more_room_is_noticed_without_a_call_that_ends() {
     let net = network::Memory::new();
     let (fake, egress, _held) = held(&net, 8).await;
