@@ -1,9 +1,11 @@
 //! What callers pay who leave: nothing while no upstream has their call, what was held once one may have.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Amount, Unit};
-use seam::Bound;
+use seam::{Bound, Boxed, Host, Parts, Tasks};
+use tokio::task::AbortHandle;
 use wire::catalog::{Budget, Catalog, Window};
 use wire::ledger::{Outcome, Receipt};
 
@@ -16,7 +18,7 @@ use crate::fixtures;
 
 #[tokio::test]
 async fn who_leaves_the_line_of_a_model_server_here_pays_nothing() {
-    let server = Server::start(&seam::Host::real(), Act::Silent).await;
+    let server = Server::start(&Host::real(), Act::Silent).await;
     let world = World::start(&server.url, |_, catalog| one_place(catalog)).await;
     leave_the_line(&world, &world, &server, "tiny").await;
 }
@@ -73,6 +75,45 @@ async fn a_drain_waits_for_word_of_the_calls_that_were_left() {
     here.host.timeout(Duration::from_secs(4), here.running.drain()).await.expect("it drains");
     assert_eq!(here.edge.purse.open_calls(), 0, "no account is open");
     free(&here.receipts(1).await[0]);
+}
+
+#[tokio::test]
+async fn a_call_of_which_nobody_can_be_heard_is_charged_what_was_held_and_once() {
+    for crowded in [false, true] {
+        let host = Host::real();
+        let tasks = Arc::new(Ending(Arc::clone(&host.parts().tasks)));
+        let ending = Host::from_parts(Parts { tasks, ..host.parts().clone() });
+        let pair = Pair::on(if crowded { host } else { ending }, Act::Silent, one_place).await;
+        let Pair { here, there, server } = pair;
+        let _central = [here.fund(&budget()), there.fund(&budget())];
+        let _working = calls(&there, "remote");
+        server.open(1).await;
+        // As many wait for word as may, or the task that waits is dropped.
+        let places: Option<Vec<_>> = crowded.then(|| std::iter::from_fn(|| here.edge.left.enter()).collect());
+        let leaver = calls(&here, "remote");
+        waiting(&there, "interactive", 1).await;
+        drop(leaver);
+        here.quiet().await;
+        held(&here.receipts(1).await[0]);
+        waiting(&there, "interactive", 0).await;
+        assert_eq!((here.receipts(1).await.len(), here.edge.purse.open_calls()), (1, 0));
+        drop(places);
+    }
+}
+
+/// A node's tasks, of which those that wait for word of a call are dropped, as when the node ends.
+#[derive(Debug)]
+struct Ending(Arc<dyn Tasks>);
+
+impl Tasks for Ending {
+    fn spawn(&self, name: &'static str, task: Boxed<'static, ()>) -> AbortHandle {
+        let task = if name == "left" { Box::pin(std::future::ready(())) } else { task };
+        self.0.spawn(name, task)
+    }
+
+    fn compute(&self, work: Box<dyn FnOnce() + Send>) {
+        self.0.compute(work);
+    }
 }
 
 fn free(receipt: &Receipt) {

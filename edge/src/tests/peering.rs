@@ -166,14 +166,18 @@ impl Pair {
     }
 
     pub(super) async fn with(act: Act, adjust: impl FnOnce(&mut Catalog)) -> Self {
-        let host = Host::real();
+        Self::on(Host::real(), act, adjust).await
+    }
+
+    /// A pair whose edge here has this host.
+    pub(super) async fn on(host: Host, act: Act, adjust: impl FnOnce(&mut Catalog)) -> Self {
         let mesh =
             pki::create_authority(&host, &"test".parse().unwrap(), Duration::from_secs(3_600)).unwrap();
         let server = Server::start(&host, act).await;
         let near = Server::start(&host, Act::Complete).await;
         let mut catalog = catalog(&server, &near);
         adjust(&mut catalog);
-        let here = World::join(&mesh, "here", catalog.clone(), |_, _| {}).await;
+        let here = World::join_on(host.clone(), &mesh, "here", catalog.clone(), |_, _| {}).await;
         let there = World::join(&mesh, "there", catalog, |_, _| {}).await;
         for world in [&here, &there] {
             world.edge.snapshots.install_nodes(vec![here.address.clone(), there.address.clone()]);

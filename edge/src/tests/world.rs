@@ -55,10 +55,20 @@ impl World {
     pub(super) async fn join(
         mesh: &pki::Issued,
         region: &str,
+        catalog: Catalog,
+        adjust: impl FnOnce(&mut Config, &mut Catalog),
+    ) -> Self {
+        Self::join_on(Host::real(), mesh, region, catalog, adjust).await
+    }
+
+    /// The same on a host of its own.
+    pub(super) async fn join_on(
+        host: Host,
+        mesh: &pki::Issued,
+        region: &str,
         mut catalog: Catalog,
         adjust: impl FnOnce(&mut Config, &mut Catalog),
     ) -> Self {
-        let host = Host::real();
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(dir.path());
         adjust(&mut config, &mut catalog);
