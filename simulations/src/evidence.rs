@@ -10,7 +10,7 @@ use central::admin::api::Ledger;
 use crate::engine::Line;
 use crate::faults::Kind;
 use crate::history::{History, Struck};
-use crate::scenario::{Expect, Level};
+use crate::scenario::{Crowd, Expect, Level, Limits};
 
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +56,12 @@ pub struct Facts {
     pub output_price: u64,
     /// Models that cost so many times that.
     pub dear: BTreeMap<String, u64>,
+    /// Crowds by their tenants.
+    pub crowds: BTreeMap<String, Crowd>,
+    /// Limits of models at one edge.
+    pub limits: BTreeMap<String, Limits>,
+    /// Calls that each edge of its region gives a model server at once, where that is limited.
+    pub rooms: BTreeMap<String, u32>,
     /// How old the configuration may be that calls are served from; absent: longer than any run.
     pub max_stale: Option<Duration>,
     /// What each machine is.

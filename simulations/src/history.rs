@@ -74,6 +74,10 @@ pub struct Call {
     pub revoked: bool,
     /// Whether its key is one that is restricted at times.
     pub bound: bool,
+    /// The tenant whose crowd it is of; whatever becomes of its calls, others' are told apart.
+    pub crowd: Option<String>,
+    /// Whether it said that it is batch.
+    pub batch: bool,
     /// The edge asked; empty when none could be reached.
     pub edge: String,
     /// Edges that could not be reached before.
@@ -301,9 +305,9 @@ impl Recorder {
 }
 
 impl History {
-    /// Calls with keys in force that nobody restricts: what becomes of them is what an ordinary caller gets.
+    /// Calls with keys in force that nobody restricts, of no crowd: what becomes of them is what an ordinary caller gets.
     pub fn ordinary_calls(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| !call.revoked && !call.bound)
+        self.calls.iter().filter(|call| !call.revoked && !call.bound && call.crowd.is_none())
     }
 
     /// When the part of the run called `name` began.

@@ -9,6 +9,7 @@ mod billed;
 mod budget;
 mod cancelled;
 mod charged;
+mod crowded;
 mod current;
 mod ended;
 mod epochs;
@@ -17,17 +18,22 @@ mod features;
 mod fresh;
 mod healed;
 mod held;
+mod left;
 mod levels;
 mod linear;
 mod operated;
 mod outcomes;
 mod overrun;
+mod places;
 mod priced;
 mod receipts;
 mod rested;
+mod shares;
 mod stale;
 mod terms;
 mod upstream;
+mod waited;
+mod yields;
 
 pub(crate) use billed::ledger_error;
 
@@ -48,7 +54,7 @@ pub struct Violation {
 }
 
 /// All invariants by name.
-pub const ALL: [(&str, Judge); 27] = [
+pub const ALL: [(&str, Judge); 33] = [
     ("budget", budget::judge),
     ("acknowledged", acknowledged::judge),
     ("adjusted", adjusted::judge),
@@ -74,6 +80,12 @@ pub const ALL: [(&str, Judge); 27] = [
     ("levels", levels::judge),
     ("rested", rested::judge),
     ("features", features::judge),
+    ("places", places::judge),
+    ("waited", waited::judge),
+    ("crowded", crowded::judge),
+    ("left", left::judge),
+    ("yields", yields::judge),
+    ("shares", shares::judge),
     ("ended", ended::judge),
     ("expect", expect::judge),
 ];

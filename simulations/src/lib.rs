@@ -34,3 +34,4 @@ pub mod scenario;
 pub mod schedule;
 pub mod shrink;
 mod threads;
+mod waits;

@@ -1,12 +1,14 @@
 //! "Sometimes" marks: what must happen in some run of a sweep, so that faults bite where they should. A closed list.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
 use crate::faults::Kind;
 use crate::history::{Call, CallOutcome, Pass, ServedEnd, WriteOutcome};
+use crate::waits::waits;
 
 macro_rules! marks {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
@@ -77,6 +79,16 @@ marks! {
     KeyPaced,
     /// The limit of a provider's account refused a call.
     AccountLimited,
+    /// A call was served after it had waited for more than a second.
+    Waited,
+    /// A stream waited as long as it may, and in vain.
+    WaitedInVain,
+    /// A call was refused since as many wait as may.
+    QueueFull,
+    /// A caller left while its call waited.
+    LeftWhileWaiting,
+    /// A batch call was served once it had aged.
+    BatchAged,
 }
 
 /// The marks that a run hit.
@@ -150,6 +162,11 @@ fn is_hit(mark: Mark, evidence: &Evidence) -> bool {
         Mark::FeatureOff => evidence.records.iter().any(|record| !record.paid.features_off.is_empty()),
         Mark::KeyRevoked => history.keyed.iter().any(|keyed| keyed.pass == Pass::Revoked),
         Mark::KeyPaced => history.keyed.iter().any(|keyed| matches!(keyed.pass, Pass::Wait(_))),
+        Mark::Waited => waited(evidence, Duration::from_secs(1), |_call| true),
+        Mark::BatchAged => waited(evidence, Duration::from_secs(10), |call| call.batch),
+        Mark::WaitedInVain => any_call(waited_in_vain),
+        Mark::QueueFull => any_call(|call| call.code.as_deref() == Some("queue_full")),
+        Mark::LeftWhileWaiting => left_while_waiting(evidence),
         Mark::EdgeMoved => edge_moved(evidence),
         Mark::ServedWithoutCentral => served_without_central(evidence),
         Mark::UsageEstimated => {
@@ -162,6 +179,27 @@ fn is_hit(mark: Mark, evidence: &Evidence) -> bool {
 fn refused_by(evidence: &Evidence, test: fn(&str) -> bool) -> bool {
     let levels = evidence.records.iter().filter_map(|record| evidence.level(record.paid.budget.as_deref()?));
     levels.into_iter().any(|level| test(&level.name))
+}
+
+/// Whether a call of a crowd that passes `test` was asked of a server after so long, and answered.
+fn waited(evidence: &Evidence, long: Duration, test: fn(&Call) -> bool) -> bool {
+    waits(evidence).iter().any(|wait| {
+        let is_late = wait.asked().is_some_and(|asked| asked.since(wait.sent) > long);
+        is_late && wait.call.crowd.is_some() && wait.call.outcome == CallOutcome::Complete && test(wait.call)
+    })
+}
+
+fn waited_in_vain(call: &Call) -> bool {
+    let is_late = call.head > Some(call.started + Duration::from_secs(20));
+    let code = call.code.as_deref();
+    is_late && call.crowd.is_some() && matches!(code, Some("concurrency_limited" | "model_overloaded"))
+}
+
+fn left_while_waiting(evidence: &Evidence) -> bool {
+    waits(evidence).iter().any(|wait| {
+        let is_late = wait.ended.since(wait.sent) > Duration::from_secs(1);
+        is_late && wait.call.outcome == CallOutcome::HungUp && wait.served.is_none()
+    })
 }
 
 fn operated(evidence: &Evidence, what: &str) -> bool {

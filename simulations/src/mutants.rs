@@ -46,6 +46,9 @@ pub const fn scenarios(mutant: Mutant) -> &'static [&'static str] {
         Mutant::TakeNotUndone | Mutant::SecondChargeDropped => &["several-budgets"],
         Mutant::PaceIgnored => &["provider-keys"],
         Mutant::ListIgnored | Mutant::UpstreamKept => &["catalog-at-work"],
+        Mutant::WaiterKept | Mutant::WeightIgnored | Mutant::BatchUnyielding => {
+            &["queues-under-load", "streams-at-the-door"]
+        }
     }
 }
 

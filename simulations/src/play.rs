@@ -232,7 +232,9 @@ fn start_actors(
     let start = |plan: &CallerPlan| {
         let host = stage.hosts.get(&plan.region)?.clone();
         let random = ground.random(&plan.name);
-        Some(Caller::new(host, plan.clone(), setup.clone(), random).start(stop.clone()))
+        let crowd = plan.crowd.as_deref().and_then(|tenant| scenario.crowd(tenant));
+        let setup = crowd.map_or_else(|| setup.clone(), |crowd| setup.of(crowd));
+        Some(Caller::new(host, plan.clone(), setup, random).start(stop.clone()))
     };
     schedule.callers.iter().filter_map(start).chain(bound).collect()
 }
@@ -249,6 +251,7 @@ impl Stage {
             keys: [setup::STRICT, setup::FREE],
             revoked: false,
             bound: false,
+            crowd: None,
         }
     }
 
@@ -257,7 +260,7 @@ impl Stage {
         let start = |(region, host): (&String, &seam::Host)| {
             let name = format!("bound-{region}");
             let random = self.field.ground().random(&name);
-            let plan = CallerPlan { name, region: region.clone(), strict: false, at_once: 0 };
+            let plan = CallerPlan { name, region: region.clone(), strict: false, at_once: 0, crowd: None };
             let setup = CallerSetup { keys: [BOUND; 2], bound: true, ..setup.clone() };
             Caller::new(host.clone(), plan, setup, random).start(stop.clone())
         };

@@ -3,6 +3,7 @@
 //! The same file runs in the simulator and against real processes. Whatever is a range is drawn anew for each seed
 //! (see [`crate::schedule`]). Unknown fields are refused, with the place in the file.
 
+mod crowd;
 mod fault;
 mod levels;
 mod load;
@@ -18,6 +19,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
 
+pub use crowd::{Crowd, Limits};
 pub use fault::{Class, FaultSpec, Swarm};
 pub(crate) use levels::dollars;
 pub use levels::{AccountKey, Level, Of, SCENARIO, Step, Unit};
@@ -45,6 +47,9 @@ pub struct Scenario {
     /// What callers and operators do.
     #[serde(default)]
     pub load: Load,
+    /// Tenants that wait for one another, with callers of their own.
+    #[serde(default)]
+    pub crowd: Vec<Crowd>,
     /// What goes wrong.
     #[serde(default)]
     pub fault: Vec<Spanned<FaultSpec>>,
@@ -187,8 +192,26 @@ impl Scenario {
         regions
     }
 
+    /// The crowd called `tenant`.
+    #[must_use]
+    pub fn crowd(&self, tenant: &str) -> Option<&Crowd> {
+        self.crowd.iter().find(|crowd| crowd.tenant == tenant)
+    }
+
+    fn check_crowds(&self) -> Result<(), String> {
+        for (at, crowd) in self.crowd.iter().enumerate() {
+            let tenant = &crowd.tenant;
+            let is_taken = |other: &Crowd| other.tenant == *tenant;
+            if ["strict", "free"].contains(&tenant.as_str()) || self.crowd.iter().take(at).any(is_taken) {
+                return Err(format!("crowd: there is a tenant {tenant:?} already; give it another name"));
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), String> {
         self.topology.check()?;
+        self.check_crowds()?;
         let regions = self.regions();
         for name in self.links.keys().filter(|name| !matches!(name.as_str(), "inside" | "between")) {
             let known = name.split_once('-').is_some_and(|(one, other)| {

@@ -82,6 +82,9 @@ pub struct CallerPlan {
     /// How many calls it makes at once, every so often; 0: one after the other.
     #[serde(default)]
     pub at_once: u64,
+    /// The tenant whose crowd it is of.
+    #[serde(default)]
+    pub crowd: Option<String>,
 }
 
 /// A fault and when it strikes.
@@ -159,7 +162,8 @@ impl Schedule {
             settle: millis(settle),
             chaos: millis(chaos),
             serve: millis(serve),
-            callers: callers(scenario, &mut stream("callers")),
+            callers: [callers(scenario, &mut stream("callers")), crowds(scenario, &mut stream("crowds"))]
+                .concat(),
             faults,
             optional: optional(scenario),
             without: Vec::new(),
@@ -221,6 +225,7 @@ fn callers(scenario: &Scenario, random: &mut Random) -> Vec<CallerPlan> {
                 region: region.clone(),
                 strict,
                 at_once: 0,
+                crowd: None,
             });
         }
         let at_once = scenario.load.burst;
@@ -230,7 +235,27 @@ fn callers(scenario: &Scenario, random: &mut Random) -> Vec<CallerPlan> {
                 region: region.clone(),
                 strict: scenario.load.strict.draw(random),
                 at_once: at_once.draw(random),
+                crowd: None,
             });
+        }
+    }
+    callers
+}
+
+/// The callers of each crowd in each region.
+fn crowds(scenario: &Scenario, random: &mut Random) -> Vec<CallerPlan> {
+    let mut callers = Vec::new();
+    for crowd in &scenario.crowd {
+        for region in scenario.topology.edges.keys() {
+            for number in 1..=crowd.callers.draw(random) {
+                callers.push(CallerPlan {
+                    name: format!("{}-{region}-{number}", crowd.tenant),
+                    region: region.clone(),
+                    strict: false,
+                    at_once: crowd.burst.draw(random).max(1),
+                    crowd: Some(crowd.tenant.clone()),
+                });
+            }
         }
     }
     callers

@@ -90,6 +90,12 @@ mutants! {
     SecondChargeDropped,
     /// A key is used again though its provider said when.
     PaceIgnored,
+    /// A call whose caller left stays in the queue.
+    WaiterKept,
+    /// All tenants have the same share where calls wait.
+    WeightIgnored,
+    /// Batch calls wait as interactive ones do.
+    BatchUnyielding,
 }
 
 /// Whether a mutant is planted: `if base::mutant!(LostSync) { … }`.

@@ -127,7 +127,10 @@ impl<T> Queue<T> {
     /// # Errors
     /// [`Crowded`] when too many do.
     pub fn join(&mut self, waiter: Waiter, what: T, now: Mono) -> Result<Turn, Crowded> {
-        let Waiter { tenant, weight, priority, until } = waiter;
+        let Waiter { tenant, weight, mut priority, until } = waiter;
+        if base::mutant!(BatchUnyielding) {
+            priority = Priority::Interactive;
+        }
         let of_tenant = self.flows.get(&tenant).map_or(0, Flow::len);
         if self.depths.iter().sum::<usize>() >= self.bounds.all || of_tenant >= self.bounds.each {
             return Err(Crowded { after: self.waited.max(SOON) });
@@ -135,7 +138,7 @@ impl<T> Queue<T> {
         self.joined += 1;
         let turn = Turn(self.joined);
         let flow = self.flows.entry(tenant).or_insert_with(Flow::new);
-        flow.weight = weight.max(1);
+        flow.weight = if base::mutant!(WeightIgnored) { 1 } else { weight.max(1) };
         flow.line(priority).push_back(Entry { turn, since: now, until, what });
         self.count(priority, true);
         Ok(turn)
@@ -143,6 +146,9 @@ impl<T> Queue<T> {
 
     /// A call waits no longer. True if it did.
     pub fn leave(&mut self, turn: Turn) -> bool {
+        if base::mutant!(WaiterKept) {
+            return false;
+        }
         let left = self.flows.values_mut().find_map(|flow| {
             let mut lines = Priority::ALL.into_iter();
             lines.find_map(|priority| {

@@ -3,6 +3,7 @@
 
 mod exchange;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use seam::{Host, Stop};
@@ -10,7 +11,7 @@ use simulation_hooks::Random;
 
 use super::Dns;
 use crate::history::{Call, CallOutcome, Recorder};
-use crate::scenario::Load;
+use crate::scenario::{Crowd, Load};
 use crate::schedule::CallerPlan;
 use exchange::Request;
 
@@ -34,6 +35,8 @@ pub struct CallerSetup {
     pub revoked: bool,
     /// Whether they are restricted at times.
     pub bound: bool,
+    /// The crowd that they are of.
+    pub crowd: Option<Arc<Crowd>>,
 }
 
 /// A caller on a host that it may share with others.
@@ -53,6 +56,14 @@ enum HangUp {
     BeforeHead(Duration),
     /// After so many pieces of the body.
     Midway(u64),
+}
+
+impl CallerSetup {
+    /// The same for callers of `crowd`.
+    #[must_use]
+    pub fn of(&self, crowd: &Crowd) -> Self {
+        Self { load: crowd.load(&self.load), crowd: Some(Arc::new(crowd.clone())), ..self.clone() }
+    }
 }
 
 impl Caller {
@@ -90,6 +101,8 @@ impl Caller {
         let hang_up = self.hang_up(call.stream);
         let [strict, free] = self.setup.keys;
         let key = if self.plan.strict { strict } else { free };
+        let crowd = self.setup.crowd.as_ref();
+        let key = crowd.map_or_else(|| key.to_owned(), |crowd| crowd.secret());
         let recorder = self.setup.recorder.clone();
         let tools = self.setup.load.tools && call.id.is_multiple_of(2);
         let request = Request { host: self.host.clone(), recorder, id: call.id, key, most, tools, hang_up };
@@ -143,6 +156,8 @@ impl Caller {
         let at = usize::try_from(self.random.below(models.len() as u64)).unwrap_or(0);
         let model = models.get(at).cloned().unwrap_or_default();
         let stream = self.setup.load.streamed.draw(&mut self.random);
+        let crowd = self.setup.crowd.clone();
+        let batch = crowd.as_ref().is_some_and(|crowd| crowd.batch.draw(&mut self.random));
         let started = self.setup.recorder.now();
         self.setup.recorder.write(|history| {
             let call = Call {
@@ -153,6 +168,8 @@ impl Caller {
                 strict: self.plan.strict,
                 revoked: self.setup.revoked,
                 bound: self.setup.bound,
+                crowd: crowd.map(|crowd| crowd.tenant.clone()),
+                batch,
                 edge: String::new(),
                 skipped: Vec::new(),
                 model,
@@ -175,7 +192,10 @@ impl Caller {
     fn hang_up(&mut self, stream: bool) -> HangUp {
         let hang_up = self.setup.load.hang_up;
         if hang_up.before_head.draw(&mut self.random) {
-            return HangUp::BeforeHead(Duration::from_millis(self.random.below(200)));
+            let after = hang_up.after.map(|after| after.draw(&mut self.random));
+            return HangUp::BeforeHead(
+                after.unwrap_or_else(|| Duration::from_millis(self.random.below(200))),
+            );
         }
         if stream && hang_up.midway.draw(&mut self.random) {
             return HangUp::Midway(1 + self.random.below(6));

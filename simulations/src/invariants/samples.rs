@@ -62,6 +62,8 @@ pub(crate) fn call() -> Call {
         retry_of: None,
         revoked: false,
         bound: false,
+        crowd: None,
+        batch: false,
         caller: "caller-eu-1".into(),
         region: "eu".into(),
         strict: true,
@@ -155,4 +157,17 @@ pub(crate) fn ledger() -> Ledger {
 #[test]
 fn nothing_is_wrong_with_the_samples() {
     assert_eq!(super::judge(&evidence()), []);
+}
+
+/// A run of which nothing is known but that the tenants `gold`, of weight 3, and `tin` have crowds.
+pub(crate) fn crowded() -> Evidence {
+    let crowd = |tenant: &str, weight| {
+        let text = format!("tenant = \"{tenant}\"\nweight = {weight}\nburst = 9");
+        (tenant.to_owned(), toml::from_str(&text).unwrap())
+    };
+    let mut evidence = evidence();
+    evidence.facts.crowds = [crowd("gold", 3), crowd("tin", 1)].into();
+    evidence.history = History::default();
+    evidence.records.clear();
+    evidence
 }

@@ -11,7 +11,7 @@ use crate::actors::{CallerSetup, observation};
 use crate::evidence::{Evidence, Facts, InForce, Paid, Record};
 use crate::faults::Kind;
 use crate::history::{CallOutcome, Observation};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, ServerSpec};
 use crate::schedule::{Schedule, Until};
 
 /// Between two looks at a mesh that heals.
@@ -228,6 +228,8 @@ impl Stage {
         let struck = self.recorder.write(|history| history.struck.clone());
         let broken = struck.iter().filter(|struck| never.contains(&struck.id));
         let servers = scenario.topology.server.iter();
+        let room = |server: &ServerSpec| Some((server.name.clone(), server.concurrency?));
+        let crowds = scenario.crowd.iter().map(|crowd| (crowd.tenant.clone(), crowd.clone()));
         Facts {
             budget: scenario.topology.budget,
             levels: scenario.topology.levels(),
@@ -235,6 +237,9 @@ impl Stage {
             input_price: INPUT_PRICE,
             output_price: OUTPUT_PRICE,
             dear: scenario.topology.dear.clone(),
+            crowds: crowds.collect(),
+            limits: scenario.topology.limits.clone(),
+            rooms: scenario.topology.server.iter().filter_map(room).collect(),
             max_stale: scenario.topology.max_stale_s.map(Duration::from_secs),
             machines: self.machines(),
             broken: broken.flat_map(|struck| struck.machines.clone()).collect(),

@@ -117,6 +117,10 @@ impl Stage {
             let bound = operator.apply_when_led(&first, &stage.steward.first()).await;
             bound.map_err(PlayError::Apply)?;
         }
+        for crowd in &scenario.crowd {
+            let applied = operator.apply_when_led(&first, &crowd.catalog()).await;
+            applied.map_err(PlayError::Apply)?;
+        }
         stage.first_answers(scenario).await?;
         Ok(stage)
     }
@@ -150,7 +154,13 @@ impl Stage {
     /// The same with other keys or for other models.
     pub(super) async fn ask_as(&self, setup: CallerSetup, edge: &str, strict: bool, why: &str) -> Call {
         let region = self.field.places().get(edge).map(|place| place.region.clone()).unwrap_or_default();
-        let plan = CallerPlan { name: format!("{why}-{edge}"), region: region.clone(), strict, at_once: 0 };
+        let plan = CallerPlan {
+            name: format!("{why}-{edge}"),
+            region: region.clone(),
+            strict,
+            at_once: 0,
+            crowd: None,
+        };
         let load = Load { streamed: Chance(0), max_tokens: Counts::exactly(8), ..Load::default() };
         let setup = CallerSetup { load, revoked: setup.keys.contains(&REVOKED), ..setup };
         let number = self.recorder.write(|history| history.calls.len());
@@ -173,6 +183,8 @@ fn lost() -> Call {
         strict: false,
         revoked: false,
         bound: false,
+        crowd: None,
+        batch: false,
         edge: String::new(),
         skipped: Vec::new(),
         model: String::new(),
@@ -294,7 +306,8 @@ fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
         let (providers, replicas): (Vec<_>, Vec<_>) = serving.partition(|server| server.provider);
         let replica = |server: &&ServerSpec| {
             let (name, region, at) = (&server.name, &server.region, ground.address(&server.name));
-            format!("{{name: {name}, region: {region}, url: \"http://{at}:{MODELS}\"}}")
+            let room = server.concurrency.map_or_else(String::new, |most| format!(", concurrency: {most}"));
+            format!("{{name: {name}, region: {region}, url: \"http://{at}:{MODELS}\"{room}}}")
         };
         let _infallible = write!(
             text,
@@ -308,6 +321,9 @@ fn catalog(topology: &Topology, ground: &dyn Ground) -> String {
         if !replicas.is_empty() {
             let replicas: Vec<String> = replicas.iter().map(replica).collect();
             let _infallible = write!(text, ", replicas: [{}]", replicas.join(", "));
+        }
+        if let Some(limits) = topology.limits.get(&model) {
+            let _infallible = write!(text, ", limits: {}", limits.text());
         }
         text += "}\n";
     }

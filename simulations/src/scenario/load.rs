@@ -48,11 +48,13 @@ pub struct Load {
 }
 
 /// The shares of callers who hang up, by when.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HangUps {
     /// Before an answer's head.
     pub before_head: Chance,
+    /// How long those wait; absent: up to 200 ms.
+    pub after: Option<Times>,
     /// After some of an answer's body.
     pub midway: Chance,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{AccountKey, Chance, Counts, Level, Times};
+use super::{AccountKey, Chance, Counts, Level, Limits, Times};
 use crate::deployment::Spot;
 
 /// What stands where.
@@ -46,6 +46,9 @@ pub struct Topology {
     /// Models that cost so many times what the others do.
     #[serde(default)]
     pub dear: BTreeMap<String, u64>,
+    /// Limits of models at one edge.
+    #[serde(default)]
+    pub limits: BTreeMap<String, Limits>,
     /// How old the configuration may be that tenants' calls are served from, in seconds; absent: a day.
     #[serde(default)]
     pub max_stale_s: Option<u64>,
@@ -106,6 +109,9 @@ pub struct ServerSpec {
     /// Calls a minute that a provider's account may make, over all nodes; absent: unlimited.
     #[serde(default)]
     pub requests_per_min: Option<u64>,
+    /// Calls that each edge of its region gives it at once; absent: unlimited. No provider has it.
+    #[serde(default)]
+    pub concurrency: Option<u32>,
     /// What it does.
     #[serde(default)]
     pub does: Behaviour,
@@ -222,7 +228,19 @@ impl Topology {
         if let Some(model) = self.dear.keys().find(|model| !models.contains(model)) {
             return Err(format!("topology.dear.{model}: name models that are served: {}", models.join(", ")));
         }
+        if let Some(model) = self.limits.keys().find(|model| !models.contains(model)) {
+            return Err(format!(
+                "topology.limits.{model}: name models that are served: {}",
+                models.join(", ")
+            ));
+        }
         for server in &self.server {
+            if server.provider && server.concurrency.is_some() {
+                return Err(format!(
+                    "topology.server {:?} is a provider: leave concurrency out",
+                    server.name
+                ));
+            }
             if server.serves.is_empty() {
                 return Err(format!("topology.server {:?} serves nothing; name its models", server.name));
             }

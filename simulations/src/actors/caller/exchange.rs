@@ -25,7 +25,7 @@ pub(super) struct Request {
     pub(super) host: Host,
     pub(super) recorder: Recorder,
     pub(super) id: u64,
-    pub(super) key: &'static str,
+    pub(super) key: String,
     /// The most tokens wanted.
     pub(super) most: u64,
     /// Whether a tool is offered.
@@ -84,8 +84,9 @@ impl Request {
             .header(http::header::CONTENT_TYPE, "application/json")
             .header(http::header::AUTHORIZATION, format!("Bearer {}", self.key))
             .header("x-portolan-scenario", SCENARIO)
-            .header("x-portolan-user", &call.caller)
-            .body(Full::new(Bytes::from(body.to_string())));
+            .header("x-portolan-user", &call.caller);
+        let request = if call.batch { request.header("x-portolan-priority", "batch") } else { request };
+        let request = request.body(Full::new(Bytes::from(body.to_string())));
         let (Ok(request), Ok((mut sender, connection))) =
             (request, http1::handshake(TokioIo::new(stream)).await)
         else {
