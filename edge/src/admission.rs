@@ -11,7 +11,7 @@ use base::{Amount, BudgetId, Mono, Name, Tokens};
 use edge_core::limits::{Ask, Refused};
 use edge_core::plan::{Candidate, Links};
 use edge_core::retry::IN_LINE;
-use egress::Waiter;
+use egress::{Lack, Waiter};
 use http::HeaderValue;
 use wire::catalog::Budget;
 
@@ -166,6 +166,7 @@ async fn pass(
                 weight: principal.weight,
                 priority: principal.priority.max(arrival.behalf.priority),
                 until: now + IN_LINE,
+                lack: Lack::default(),
             };
             let ways = ways(edge, caller, route, &links).collect();
             edge.hall.wait(waiter, ways, limited).await

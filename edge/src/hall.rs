@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::Mono;
 use edge_core::limits::Refused;
-use egress::{Bounds, Line, Waited, Waiter};
+use egress::{Bounds, Lack, Line, NotYet, Waited, Waiter};
 use seam::Host;
 use telemetry::metrics::EdgeMetrics;
 
@@ -89,6 +89,7 @@ impl Hall {
         ways: Vec<Way>,
         limited: Box<Limited>,
     ) -> Result<Passed, Box<Limited>> {
+        let waiter = Waiter { lack: lack(&ways, self.host.now()), ..waiter };
         match self.line.wait(waiter, ways, || self.serve()).await {
             Waited::Served(passed) => Ok(passed),
             Waited::Late => Err(limited),
@@ -104,14 +105,15 @@ impl Hall {
             let common = ways.first().map(|way| &way.wishes).into_iter().flatten();
             let common = common.filter(|wish| ways.len() == 1 || wish.level != Level::Model);
             if common.clone().any(|wish| full.contains(&Arc::as_ptr(&wish.gate))) {
-                return Err(None);
+                return Err(NotYet { again: None, lack: lack(ways, now) });
             }
             self.pass(ways.iter(), now).map_err(|limited| {
                 if limited.is_over_by_then() {
                     let gate = common.clone().find(|wish| wish.level == limited.level);
                     full.extend(gate.map(|wish| Arc::as_ptr(&wish.gate)));
                 }
-                limited.refused.until().filter(|until| *until < Mono::FAR)
+                let again = limited.refused.until().filter(|until| *until < Mono::FAR);
+                NotYet { again, lack: lack(ways, now) }
             })
         });
         let Some(again) = again else { return };
@@ -123,6 +125,13 @@ impl Hall {
             }
         }));
     }
+}
+
+/// What a call lacks that other tenants want, too: the place at its first model. All other limits are its tenant's own.
+fn lack(ways: &[Way], now: Mono) -> Lack {
+    let mut wishes = ways.first().map(|way| &way.wishes).into_iter().flatten();
+    let full = |wish: &&Wish| wish.level == Level::Model && wish.gate.lock().check(now, &wish.ask).is_err();
+    wishes.find(full).map_or_else(Lack::default, |wish| Lack(Arc::as_ptr(&wish.gate).addr() as u64))
 }
 
 #[cfg(test)]
@@ -230,8 +239,13 @@ mod tests {
             let wish = Wish { level: Level::Key, gate: Arc::clone(&self.gate), ask };
             let ways = vec![Way { model: None, wishes: vec![wish] }];
             let (hall, now) = (self.hall.clone(), self.hall.host.now());
-            let waiter =
-                Waiter { tenant: tenant.parse().unwrap(), weight: 1, priority, until: now + PATIENCE };
+            let waiter = Waiter {
+                tenant: tenant.parse().unwrap(),
+                weight: 1,
+                priority,
+                until: now + PATIENCE,
+                lack: Lack::default(),
+            };
             async move {
                 match hall.pass(ways.iter(), now) {
                     Err(limited) => hall.wait(waiter, ways, limited).await,

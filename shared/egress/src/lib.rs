@@ -42,12 +42,12 @@ pub use exchange::{Exchange, Failed, Reply};
 pub use fetch::{Unfetched, fetch};
 pub use instance::InstanceStatus;
 pub use left::{Asked, Left};
-pub use line::{Line, Waited};
+pub use line::{Line, NotYet, Waited};
 pub use origin::{BadOrigin, Credential, Origin};
 pub use pool::{Egress, Options, Upstream};
 pub use room::{Full, Gathering, Room};
 pub use tls::{BadAuthority, Tls};
-pub use upstream::{Bounds, Crowded, KeyTerms, Terms, Waiter};
+pub use upstream::{Bounds, Crowded, KeyTerms, Lack, Terms, Waiter};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use base::Mono;
 use seam::{Host, Lock};
 use telemetry::metrics::QueueMetrics;
 use tokio::sync::oneshot;
-use upstream::{Bounds, Crowded, Queue, Turn, Waiter};
+use upstream::{Bounds, Crowded, Lack, Queue, Turn, Waiter};
 
 /// A line of calls, each with a `T` that says what it waits for; they are served with an `S`.
 #[derive(Debug)]
@@ -34,6 +34,15 @@ struct State<T, S> {
 struct Waiting<T, S> {
     what: T,
     hand: oneshot::Sender<S>,
+}
+
+/// Why a call is not served now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NotYet {
+    /// When it might be, though nothing ends before; `None`: when something ends.
+    pub again: Option<Mono>,
+    /// What it lacks.
+    pub lack: Lack,
 }
 
 /// How waiting ended.
@@ -89,19 +98,18 @@ impl<T, S> Line<T, S> {
         }
     }
 
-    /// Hands what `offer` gives to those whose turn it is, until it gives nothing more. Where it gives nothing, it may say
-    /// when it might: the earliest such instant comes back, unless somebody looks again by then anyway.
-    pub fn serve(&self, mut offer: impl FnMut(&T, Mono) -> Result<S, Option<Mono>>) -> Option<Mono> {
+    /// Hands what `offer` gives to those whose turn it is, until it gives nothing more. Where it gives nothing, it says what is
+    /// lacked and may say when it might: the earliest such instant comes back, unless somebody looks again by then anyway.
+    pub fn serve(&self, mut offer: impl FnMut(&T, Mono) -> Result<S, NotYet>) -> Option<Mono> {
         while !self.is_empty() {
             let now = self.host.now();
             let mut due: Option<Mono> = None;
             let mut state = self.state.lock();
-            let served = state.queue.next(now, |waiting| match offer(&waiting.what, now) {
-                Ok(served) => Some(served),
-                Err(again) => {
-                    due = [due, again].into_iter().flatten().min();
-                    None
-                }
+            let served = state.queue.next(now, |waiting| {
+                offer(&waiting.what, now).map_err(|not_yet| {
+                    due = [due, not_yet.again].into_iter().flatten().min();
+                    not_yet.lack
+                })
             });
             let Some(served) = served else {
                 let due = due.filter(|due| state.rings <= now || *due < state.rings)?;

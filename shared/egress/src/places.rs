@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ModelName, Mono, Name};
-use upstream::{Crowded, KeyCall, Waiter};
+use upstream::{Crowded, KeyCall, Lack, Waiter};
 use wire::call::{CallHead, ServeAt};
 
 use crate::instance::Instance;
-use crate::line::{Line, Waited};
+use crate::line::{Line, NotYet, Waited};
 use crate::pool::{Place, Shared};
 
 /// The line before one model's instances.
@@ -79,7 +79,7 @@ impl Shared {
     ) -> Place {
         let Some(line) = self.line(&call.model) else { return Place::None };
         let (tenant, weight, priority) = (call.tenant.clone(), call.weight, call.priority);
-        let waiter = Waiter { tenant, weight, priority, until };
+        let waiter = Waiter { tenant, weight, priority, until, lack: Lack::default() };
         let (model, at, tokens) = (call.model.clone(), call.serve_at, call.tokens);
         let waiting = Waiting { model, at, tokens, tried: tried.clone() };
         match line.wait(waiter, waiting, || self.serve_line(&line)).await {
@@ -92,7 +92,8 @@ impl Shared {
     /// Hands places that are free to the calls whose turn it is, and again when rates let the first of the others pass.
     pub(crate) fn serve_line(self: &Arc<Self>, line: &Arc<Places>) {
         let again = line.serve(|waiting, now| match self.place_in_turn(waiting.wanted(), line, now) {
-            Place::Full { until } => Err(until),
+            // All wait for the same model.
+            Place::Full { until } => Err(NotYet { again: until, lack: Lack::default() }),
             decided => Ok(decided),
         });
         let Some(again) = again else { return };

@@ -21,7 +21,7 @@ pub use instance::{Health, Instance, Offer, Ticket};
 pub use keys::{
     Away, Barred, Barrier, KeyCall, KeyModelStatus, KeyStatus, KeyTerms, KeyTicket, Keys, KeysOffer,
 };
-pub use queue::{Bounds, Crowded, Queue, Served, Turn, Waiter};
+pub use queue::{Bounds, Crowded, Lack, Queue, Served, Turn, Waiter};
 pub use quota::{Left, Quota};
 pub use terms::Terms;
 pub use verdict::{Fault, Verdict, of_fault, of_status};

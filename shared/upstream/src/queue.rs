@@ -6,8 +6,10 @@
 //! moves no tag. Batch work is served when no interactive call can be; once it has waited for [`Bounds::ages`], it
 //! counts as interactive of its tenant, so that it waits no longer than any other from then on.
 //!
-//! Not every call can use what came free: whoever asks for the next says who can, and those who cannot are passed over
-//! and keep their turn. Nothing here reads a clock, wakes anyone or knows what is waited for.
+//! Not every call can use what came free: whoever asks for the next says who can, and what the others lack. Tags are kept
+//! apart by what is lacked ([`Lack`]): tenants are held to their weights against those who want the same, and what is served to
+//! one moves nothing of those who wait for something else. Nothing here reads a clock, wakes anyone or knows what is waited
+//! for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -31,6 +33,10 @@ pub struct Bounds {
     pub ages: Duration,
 }
 
+/// What a call lacks, by a number that says nothing else: calls of the same number wait for the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lack(pub u64);
+
 /// Who waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
@@ -42,6 +48,8 @@ pub struct Waiter {
     pub priority: Priority,
     /// From then on it is not served any more; whoever waits takes it out.
     pub until: Mono,
+    /// What it lacks as it joins.
+    pub lack: Lack,
 }
 
 /// There is no place in the queue.
@@ -61,11 +69,19 @@ pub struct Turn(u64);
 pub struct Queue<T> {
     bounds: Bounds,
     flows: BTreeMap<TenantName, Flow<T>>,
-    /// The tag served last, of each priority.
-    clocks: [u64; 2],
+    lacks: BTreeMap<Lack, Lacked>,
     joined: u64,
     depths: [usize; 2],
     waited: Duration,
+}
+
+/// What some calls lack.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lacked {
+    /// How many calls; at least one.
+    waiting: usize,
+    /// The tag served last, of each priority.
+    clocks: [u64; 2],
 }
 
 /// A tenant's calls.
@@ -74,7 +90,7 @@ struct Flow<T> {
     weight: u32,
     lines: [VecDeque<Entry<T>>; 2],
     /// When it is next, of each priority.
-    tags: [u64; 2],
+    tags: BTreeMap<Lack, [u64; 2]>,
 }
 
 #[derive(Debug)]
@@ -82,7 +98,19 @@ struct Entry<T> {
     turn: Turn,
     since: Mono,
     until: Mono,
+    lack: Lack,
     what: T,
+}
+
+/// A call that may be next: the least is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    tag: u64,
+    /// Which tenant's, by name.
+    flow: usize,
+    turn: Turn,
+    /// The line that it joined.
+    priority: Priority,
 }
 
 /// What was served.
@@ -102,8 +130,14 @@ impl<T> Queue<T> {
     /// Nobody waits.
     #[must_use]
     pub const fn new(bounds: Bounds) -> Self {
-        let flows = BTreeMap::new();
-        Self { bounds, flows, clocks: [0; 2], joined: 0, depths: [0; 2], waited: Duration::ZERO }
+        Self {
+            bounds,
+            flows: BTreeMap::new(),
+            lacks: BTreeMap::new(),
+            joined: 0,
+            depths: [0; 2],
+            waited: Duration::ZERO,
+        }
     }
 
     /// Whether nobody waits.
@@ -127,7 +161,7 @@ impl<T> Queue<T> {
     /// # Errors
     /// [`Crowded`] when too many do.
     pub fn join(&mut self, waiter: Waiter, what: T, now: Mono) -> Result<Turn, Crowded> {
-        let Waiter { tenant, weight, mut priority, until } = waiter;
+        let Waiter { tenant, weight, mut priority, until, lack } = waiter;
         if base::mutant!(BatchUnyielding) {
             priority = Priority::Interactive;
         }
@@ -139,7 +173,8 @@ impl<T> Queue<T> {
         let turn = Turn(self.joined);
         let flow = self.flows.entry(tenant).or_insert_with(Flow::new);
         flow.weight = if base::mutant!(WeightIgnored) { 1 } else { weight.max(1) };
-        flow.line(priority).push_back(Entry { turn, since: now, until, what });
+        flow.line(priority).push_back(Entry { turn, since: now, until, lack, what });
+        self.lacks.entry(lack).or_default().waiting += 1;
         self.count(priority, true);
         Ok(turn)
     }
@@ -151,26 +186,29 @@ impl<T> Queue<T> {
         }
         let left = self.flows.values_mut().find_map(|flow| {
             let mut lines = Priority::ALL.into_iter();
-            lines.find_map(|priority| {
-                let line = flow.line(priority);
-                let at = line.iter().position(|entry| entry.turn == turn)?;
-                line.remove(at).map(|_entry| priority)
-            })
+            lines.find_map(|priority| Some((priority, flow.take(priority, turn)?.lack)))
         });
-        if let Some(priority) = left {
+        if let Some((priority, lack)) = left {
             self.count(priority, false);
+            less(&mut self.lacks, lack);
             self.forget();
         }
         left.is_some()
     }
 
-    /// Takes out the call that is next among those to which `offer` gives something.
-    pub fn next<S>(&mut self, now: Mono, mut offer: impl FnMut(&T) -> Option<S>) -> Option<Served<T, S>> {
-        let served = Priority::ALL.into_iter().find_map(|class| self.next_of(class, now, &mut offer))?;
-        self.count(served.priority, false);
-        self.waited = served.waited;
+    /// Takes out the call that is next among those to which `offer` gives something; to the others it says what they lack.
+    pub fn next<S>(
+        &mut self,
+        now: Mono,
+        mut offer: impl FnMut(&T) -> Result<S, Lack>,
+    ) -> Option<Served<T, S>> {
+        let served = Priority::ALL.into_iter().find_map(|class| self.next_of(class, now, &mut offer));
+        if let Some(served) = &served {
+            self.count(served.priority, false);
+            self.waited = served.waited;
+        }
         self.forget();
-        Some(served)
+        served
     }
 
     /// The next that is served as `class`.
@@ -178,34 +216,49 @@ impl<T> Queue<T> {
         &mut self,
         class: Priority,
         now: Mono,
-        offer: &mut impl FnMut(&T) -> Option<S>,
+        offer: &mut impl FnMut(&T) -> Result<S, Lack>,
     ) -> Option<Served<T, S>> {
-        let ages = self.bounds.ages;
-        let clock = self.clocks.get_mut(class as usize)?;
-        let tag = |flow: &Flow<T>| flow.tags.get(class as usize).map_or(*clock, |tag| (*clock).max(*tag));
-        let mut flows: Vec<_> = self.flows.values_mut().map(|flow| (tag(flow), flow)).collect();
-        flows.sort_by_key(|(tag, _flow)| *tag);
-        for (tag, flow) in flows {
-            for (line, at) in flow.in_order(class, |since| now.since(since) >= ages) {
-                let Some(entry) = flow.line(line).get(at) else { continue };
-                if entry.until <= now {
-                    continue;
+        let candidates = self.candidates(class, now);
+        let mut flows: Vec<_> = self.flows.values_mut().collect();
+        for Candidate { tag, flow, turn, priority } in candidates {
+            let Some(flow) = flows.get_mut(flow) else { continue };
+            let Some(entry) = flow.entry(priority, turn) else { continue };
+            let lack = entry.lack;
+            match offer(&entry.what) {
+                Err(other) => {
+                    entry.lack = other;
+                    self.lacks.entry(other).or_default().waiting += 1;
+                    less(&mut self.lacks, lack);
                 }
-                let Some(with) = offer(&entry.what) else { continue };
-                let Some(entry) = flow.line(line).remove(at) else { continue };
-                *clock = tag;
-                if let Some(next) = flow.tags.get_mut(class as usize) {
-                    *next = tag.saturating_add(STRIDE / u64::from(flow.weight));
+                Ok(with) => {
+                    let Entry { what, since, .. } = flow.take(priority, turn)?;
+                    flow.moves_on(lack, class, tag);
+                    if let Some(clock) = self.lacks.entry(lack).or_default().clocks.get_mut(class as usize) {
+                        *clock = tag;
+                    }
+                    less(&mut self.lacks, lack);
+                    return Some(Served { what, with, priority, waited: now.since(since) });
                 }
-                return Some(Served {
-                    what: entry.what,
-                    with,
-                    priority: line,
-                    waited: now.since(entry.since),
-                });
             }
         }
         None
+    }
+
+    /// Those that may be next of `class`, the first first.
+    fn candidates(&self, class: Priority, now: Mono) -> Vec<Candidate> {
+        let ages = self.bounds.ages;
+        let mut candidates = Vec::new();
+        for (at, flow) in self.flows.values().enumerate() {
+            for (priority, entry) in flow.of_class(class, |since| now.since(since) >= ages) {
+                if entry.until > now {
+                    let clock = self.lacks.get(&entry.lack).map_or(0, |lacked| of(&lacked.clocks, class));
+                    let tag = flow.tags.get(&entry.lack).map_or(0, |tags| of(tags, class)).max(clock);
+                    candidates.push(Candidate { tag, flow: at, turn: entry.turn, priority });
+                }
+            }
+        }
+        candidates.sort_unstable();
+        candidates
     }
 
     fn count(&mut self, priority: Priority, joins: bool) {
@@ -214,21 +267,38 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Forgets tenants of whom nobody waits and whose tags say nothing any more: all of them, when nobody waits.
+    /// Forgets what nobody lacks any more, and tenants of whom nobody waits and whose tags say nothing.
     fn forget(&mut self) {
-        if self.is_empty() {
-            self.flows.clear();
-            self.clocks = [0; 2];
+        self.lacks.retain(|_lack, lacked| lacked.waiting > 0);
+        let lacks = &self.lacks;
+        for flow in self.flows.values_mut() {
+            let is_ahead =
+                |tags: &[u64; 2], clocks: &[u64; 2]| tags.iter().zip(clocks).any(|(tag, clock)| tag > clock);
+            flow.tags
+                .retain(|lack, tags| lacks.get(lack).is_some_and(|lacked| is_ahead(tags, &lacked.clocks)));
         }
-        let clocks = self.clocks;
-        let is_past = |flow: &Flow<T>| flow.tags.iter().zip(clocks).all(|(tag, clock)| *tag <= clock);
-        self.flows.retain(|_tenant, flow| flow.len() > 0 || !is_past(flow));
+        self.flows.retain(|_tenant, flow| flow.len() > 0 || !flow.tags.is_empty());
+    }
+}
+
+/// One call less lacks it.
+fn less(lacks: &mut BTreeMap<Lack, Lacked>, lack: Lack) {
+    if let Some(lacked) = lacks.get_mut(&lack) {
+        lacked.waiting = lacked.waiting.saturating_sub(1);
+    }
+}
+
+const fn of(pair: &[u64; 2], class: Priority) -> u64 {
+    let [interactive, batch] = pair;
+    match class {
+        Priority::Interactive => *interactive,
+        Priority::Batch => *batch,
     }
 }
 
 impl<T> Flow<T> {
     const fn new() -> Self {
-        Self { weight: 1, lines: [VecDeque::new(), VecDeque::new()], tags: [0; 2] }
+        Self { weight: 1, lines: [VecDeque::new(), VecDeque::new()], tags: BTreeMap::new() }
     }
 
     fn len(&self) -> usize {
@@ -243,22 +313,41 @@ impl<T> Flow<T> {
         }
     }
 
-    /// Where its calls are that are served as `class`, the longest waiting first: batch calls that have aged are served as
-    /// interactive.
-    fn in_order(&self, class: Priority, aged: impl Fn(Mono) -> bool) -> Vec<(Priority, usize)> {
+    fn entry(&mut self, priority: Priority, turn: Turn) -> Option<&mut Entry<T>> {
+        let line = self.line(priority);
+        let at = line.binary_search_by_key(&turn, |entry| entry.turn).ok()?;
+        line.get_mut(at)
+    }
+
+    fn take(&mut self, priority: Priority, turn: Turn) -> Option<Entry<T>> {
+        let line = self.line(priority);
+        let at = line.binary_search_by_key(&turn, |entry| entry.turn).ok()?;
+        line.remove(at)
+    }
+
+    /// One of its calls was served at `tag`.
+    fn moves_on(&mut self, lack: Lack, class: Priority, tag: u64) {
+        let next = tag.saturating_add(STRIDE / u64::from(self.weight));
+        if let Some(slot) = self.tags.entry(lack).or_default().get_mut(class as usize) {
+            *slot = next;
+        }
+    }
+
+    /// Its calls that are served as `class`: batch calls that have aged are served as interactive.
+    fn of_class(
+        &self,
+        class: Priority,
+        aged: impl Fn(Mono) -> bool,
+    ) -> impl Iterator<Item = (Priority, &Entry<T>)> {
         let [interactive, batch] = &self.lines;
         let old = batch.iter().take_while(|entry| aged(entry.since)).count();
-        if class == Priority::Batch {
-            return (old..batch.len()).map(|at| (Priority::Batch, at)).collect();
-        }
-        let of = |priority, entries: &VecDeque<Entry<T>>, many| {
-            let entries = entries.iter().take(many).enumerate();
-            entries.map(|(at, entry)| (entry.turn, priority, at)).collect::<Vec<_>>()
+        let (first, from, until) = match class {
+            Priority::Interactive => (interactive.len(), 0, old),
+            Priority::Batch => (0, old, batch.len()),
         };
-        let mut all = of(Priority::Interactive, interactive, interactive.len());
-        all.extend(of(Priority::Batch, batch, old));
-        all.sort_unstable();
-        all.into_iter().map(|(_turn, priority, at)| (priority, at)).collect()
+        let first = interactive.iter().take(first).map(|entry| (Priority::Interactive, entry));
+        let batch = batch.iter().take(until).skip(from).map(|entry| (Priority::Batch, entry));
+        first.chain(batch)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who is next, against a plain list that is searched whole each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -35,10 +35,10 @@ fn batch_yields_until_it_has_aged_and_then_takes_its_turn() {
     queue.join(waiter("b", 1), "second", at(1)).unwrap();
     assert_eq!(served(&mut queue, at(2)), Some("first"));
     queue.join(waiter("b", 1), "third", at(3)).unwrap();
-    let next = queue.next(at(10_000), |_what| Some(())).unwrap();
+    let next = queue.next(at(10_000), |_what| Ok::<_, Lack>(())).unwrap();
     assert_eq!((next.what, next.priority), ("second", Priority::Interactive));
     // Its tenant's turn is before that of the one served last.
-    let next = queue.next(at(10_000), |_what| Some(())).unwrap();
+    let next = queue.next(at(10_000), |_what| Ok::<_, Lack>(())).unwrap();
     assert_eq!((next.what, next.priority, next.waited), ("batch", Priority::Batch, Duration::from_secs(10)));
     assert_eq!(served(&mut queue, at(10_000)), Some("third"));
 }
@@ -63,10 +63,27 @@ fn who_cannot_use_what_came_free_is_passed_over_and_stays_first() {
     for what in ["picky", "modest"] {
         queue.join(waiter("a", 1), what, at(0)).unwrap();
     }
-    let next = queue.next(at(0), |what| (*what == "modest").then_some(7)).unwrap();
+    let next = queue.next(at(0), |what| (*what == "modest").then_some(7).ok_or(Lack(1))).unwrap();
     assert_eq!((next.what, next.with), ("modest", 7));
     queue.join(waiter("a", 1), "later", at(0)).unwrap();
     assert_eq!(served(&mut queue, at(0)), Some("picky"));
+}
+
+#[test]
+fn who_is_served_with_what_others_cannot_use_leaves_their_shares_as_they_are() {
+    let mut queue = Queue::new(Bounds { all: 200, each: 100, ..BOUNDS });
+    for _call in 0..60 {
+        for (tenant, weight) in [("gold", 3), ("silver", 1), ("apart", 1)] {
+            queue.join(waiter(tenant, weight), tenant, at(0)).unwrap();
+        }
+    }
+    let mut gold = 0;
+    for _turn in 0..40 {
+        queue.next(at(0), |what| (*what == "apart").then_some(()).ok_or(Lack(1))).unwrap();
+        let next = queue.next(at(0), |what| (*what != "apart").then_some(()).ok_or(Lack(2)));
+        gold += u32::from(next.unwrap().what == "gold");
+    }
+    assert_eq!(gold, 30, "of 40 places that gold and silver share");
 }
 
 proptest! {
@@ -96,13 +113,16 @@ proptest! {
                 Step::Leave(_) => {}
                 Step::Next(usable) => {
                     let can = |what: &u32| usable >> (what % 8) & 1 == 1;
-                    let served = queue.next(now, |what| can(what).then_some(())).map(|served| served.what);
+                    let offer = |what: &u32| can(what).then_some(()).ok_or_else(|| lack_of(*what));
+                    let served = queue.next(now, offer).map(|served| served.what);
                     prop_assert_eq!(served, list.serve(now, can));
                 }
             }
             let waiting = Priority::ALL.map(|priority| queue.depth(priority));
             prop_assert_eq!(waiting.iter().sum::<usize>(), list.waiting.len());
-            prop_assert!(queue.flows.len() <= list.tags.len());
+            prop_assert!(queue.flows.len() <= list.tenants.len());
+            let lacked: BTreeSet<_> = list.waiting.iter().map(|one| one.waiter.lack).collect();
+            prop_assert_eq!(queue.lacks.keys().copied().collect::<BTreeSet<_>>(), lacked);
         }
     }
 
@@ -122,7 +142,7 @@ proptest! {
             if other < 2 {
                 queue.join(waiter(&format!("o{other}"), 3), None, at(0)).unwrap();
             }
-            let Some(which) = queue.next(at(0), |_what| Some(())).unwrap().what else { continue };
+            let Some(which) = queue.next(at(0), |_what| Ok::<_, Lack>(())).unwrap().what else { continue };
             counts[which] += 1;
             queue.join(waiter(&format!("t{which}"), weights[which]), Some(which), at(0)).unwrap();
         }
@@ -182,8 +202,9 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct List {
     waiting: Vec<Listed>,
-    tags: BTreeMap<TenantName, [u64; 2]>,
-    clocks: [u64; 2],
+    tenants: BTreeSet<TenantName>,
+    tags: BTreeMap<(Lack, TenantName), [u64; 2]>,
+    clocks: BTreeMap<Lack, [u64; 2]>,
     next: u32,
 }
 
@@ -194,48 +215,80 @@ struct Listed {
     what: u32,
 }
 
+/// What a call is told to lack that cannot be served.
+fn lack_of(what: u32) -> Lack {
+    Lack(u64::from(what % 3))
+}
+
 impl List {
     fn join(&mut self, waiter: Waiter, turn: Turn, since: Mono) {
         // The last weight that a tenant was told of counts.
         for one in self.waiting.iter_mut().filter(|one| one.waiter.tenant == waiter.tenant) {
             one.waiter.weight = waiter.weight;
         }
-        self.tags.entry(waiter.tenant.clone()).or_default();
+        self.tenants.insert(waiter.tenant.clone());
         self.waiting.push(Listed { waiter, turn, since, what: self.next });
         self.next += 1;
     }
 
     fn serve(&mut self, now: Mono, can: impl Fn(&u32) -> bool) -> Option<u32> {
-        let key = |one: &Listed| {
-            let fresh = now.since(one.since) < BOUNDS.ages;
-            let class = usize::from(one.waiter.priority == Priority::Batch && fresh);
-            let tag = self.tags[&one.waiter.tenant][class].max(self.clocks[class]);
-            (class, tag, one.waiter.tenant.clone(), one.turn)
-        };
-        let able = self.waiting.iter().filter(|one| one.waiter.until > now && can(&one.what));
-        let (class, tag, tenant, turn) = able.map(key).min()?;
-        let at = self.waiting.iter().position(|one| one.turn == turn)?;
-        let served = self.waiting.remove(at);
-        self.clocks[class] = tag;
-        self.tags.get_mut(&tenant)?[class] = tag + STRIDE / u64::from(served.waiter.weight.max(1));
-        self.rest();
-        Some(served.what)
+        (0..2).find_map(|class| self.serve_class(class, now, &can))
     }
 
-    fn rest(&mut self) {
-        if self.waiting.is_empty() {
-            self.clocks = [0; 2];
-            self.tags.values_mut().for_each(|tags| *tags = [0; 2]);
+    fn serve_class(&mut self, class: usize, now: Mono, can: &impl Fn(&u32) -> bool) -> Option<u32> {
+        let is_of_class = |one: &Listed| {
+            let fresh = now.since(one.since) < BOUNDS.ages;
+            usize::from(one.waiter.priority == Priority::Batch && fresh) == class
+        };
+        let mut order: Vec<_> = (self.waiting.iter())
+            .filter(|one| one.waiter.until > now && is_of_class(one))
+            .map(|one| (self.tag(one, class), one.waiter.tenant.clone(), one.turn))
+            .collect();
+        order.sort();
+        for (tag, tenant, turn) in order {
+            let at = self.waiting.iter().position(|one| one.turn == turn)?;
+            if !can(&self.waiting[at].what) {
+                self.waiting[at].waiter.lack = lack_of(self.waiting[at].what);
+                continue;
+            }
+            let served = self.waiting.remove(at);
+            let lack = served.waiter.lack;
+            self.clocks.entry(lack).or_default()[class] = tag;
+            let tags = self.tags.entry((lack, tenant)).or_default();
+            tags[class] = tag + STRIDE / u64::from(served.waiter.weight.max(1));
+            self.rest();
+            return Some(served.what);
         }
+        self.rest();
+        None
+    }
+
+    fn tag(&self, one: &Listed, class: usize) -> u64 {
+        let lack = one.waiter.lack;
+        let of = |tags: Option<&[u64; 2]>| tags.map_or(0, |tags| tags[class]);
+        of(self.tags.get(&(lack, one.waiter.tenant.clone()))).max(of(self.clocks.get(&lack)))
+    }
+
+    /// What nobody lacks is forgotten.
+    fn rest(&mut self) {
+        let lacked: BTreeSet<_> = self.waiting.iter().map(|one| one.waiter.lack).collect();
+        self.clocks.retain(|lack, _clocks| lacked.contains(lack));
+        self.tags.retain(|(lack, _tenant), _tags| lacked.contains(lack));
     }
 }
 
 fn waiter(tenant: &str, weight: u32) -> Waiter {
-    Waiter { tenant: tenant.parse().unwrap(), weight, priority: Priority::Interactive, until: Mono::FAR }
+    Waiter {
+        tenant: tenant.parse().unwrap(),
+        weight,
+        priority: Priority::Interactive,
+        until: Mono::FAR,
+        lack: Lack(0),
+    }
 }
 
 fn served<T>(queue: &mut Queue<T>, now: Mono) -> Option<T> {
-    queue.next(now, |_what| Some(())).map(|served| served.what)
+    queue.next(now, |_what| Ok::<_, Lack>(())).map(|served| served.what)
 }
 
 fn at(ms: u64) -> Mono {
