@@ -105,6 +105,12 @@ impl Book {
     /// Merges a row's counters; whether its holder is known in its window.
     fn merge(&mut self, holding: &Holding, row: &UsageRow) -> bool {
         let Some(account) = self.accounts.get_mut(&(row.budget.user(), row.window)) else { return false };
+        // Counters only rise, so that a row before one that was heard says nothing; and it may be of a time before its user was
+        // forgotten, whose counters began anew.
+        let is_old = |number: u64| row.budget.user() != 0 && row.number < number;
+        if account.holders.get(holding).is_some_and(|holder| is_old(holder.number)) {
+            return true;
+        }
         account.merge(holding, row.spent, row.returned);
         let Some(holder) = account.holders.get_mut(holding) else { return false };
         if !row.forgotten {

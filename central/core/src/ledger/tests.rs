@@ -197,6 +197,17 @@ fn each_user_has_the_whole_limit_and_what_they_spent_is_remembered_without_a_hol
     let fits = UsageRow { number: 304, waiting: Amount(6), ..row(0, 0, 6) };
     let answer = of_user(&mut ledger, 7, fits).unwrap();
     assert_eq!((answer.granted, answer.heard_spent, answer.left), (Amount(6), Amount::ZERO, Amount::ZERO));
+
+    // Sent twice before the user was forgotten, and one of them late: the counters since then began anew.
+    let late = UsageRow { number: 22, ..row(2, 4, 0) };
+    let answer = of_user(&mut ledger, 7, late).unwrap();
+    assert_eq!(
+        (answer.heard_spent, answer.heard_returned, answer.left),
+        (Amount::ZERO, Amount::ZERO, Amount::ZERO)
+    );
+    let spent = UsageRow { number: 305, ..row(3, 3, 0) };
+    let answer = of_user(&mut ledger, 7, spent).unwrap();
+    assert_eq!((answer.heard_spent, answer.heard_returned, answer.left), (Amount(3), Amount(3), Amount(3)));
 }
 
 #[test]
