@@ -37,8 +37,8 @@ pub(super) struct Line {
     target: Amount,
     /// When a row without a window was last sent, and what it asked for.
     introduced: Option<(Mono, Amount)>,
-    /// It was sent, and nothing came back: central may have granted what nobody here knows of.
-    unanswered: bool,
+    /// Its number, while nothing that answers it came back: central may have granted what nobody here knows of.
+    unanswered: Option<u64>,
     /// What calls without credit may have cost since central last spoke of it.
     uncovered: Amount,
     /// No ceiling is raised any more.
@@ -79,7 +79,8 @@ impl Line {
 
     /// Whether nothing would be lost with it. Soft calls in progress hold nothing.
     pub(super) fn is_forgettable(&self, now: Mono) -> bool {
-        let idle = self.demand.is_idle(now, IDLE) && self.waiting.least().is_none() && !self.unanswered;
+        let idle =
+            self.demand.is_idle(now, IDLE) && self.waiting.least().is_none() && self.unanswered.is_none();
         let settled = self.uncovered == Amount::ZERO && self.closing.values().all(|account| account.settled);
         idle && settled && self.open().is_none_or(|(_window, account)| account.is_forgettable())
     }
@@ -354,7 +355,9 @@ impl Line {
             self.open = self.closing.remove(&row.window).map(|account| (row.window, account));
         }
         // Of a budget that was removed here, central may yet grant what was asked for.
-        self.unanswered &= open && self.account(row.window).is_none();
+        let answers = |asked: u64| row.heard >= asked || row.granted == Amount::ZERO;
+        let kept = open && self.account(row.window).is_none();
+        self.unanswered = self.unanswered.filter(|asked| kept || !answers(*asked));
         let mut begun = false;
         if let Some(account) = self.account(row.window) {
             account.grant(row.granted);
@@ -423,9 +426,10 @@ impl Line {
             let row = account.number(row, &mut self.numbers.1);
             rows.extend(due(account, row, now, (asks || busy).then_some(TICK)));
         } else if self.introduces(busy, want, now) {
-            (self.introduced, self.unanswered) = (Some((now, want)), true);
             let first = row(budget, WindowId(0), &Account::default(), want, waiting);
-            self.numbers.1 = self.numbers.1.max(number);
+            // A number of its own: what central said before it is no answer.
+            self.numbers.1 = self.numbers.1.saturating_add(1).max(number);
+            (self.introduced, self.unanswered) = (Some((now, want)), Some(self.numbers.1));
             rows.push(UsageRow { number: self.numbers.1, ..first });
         }
         for (window, account) in self.closing.iter_mut().filter(|(_window, account)| !account.settled) {
@@ -438,11 +442,11 @@ impl Line {
     /// Whether a row without a window is due: calls want credit, or an earlier one may have brought some that never came.
     fn introduces(&self, busy: bool, want: Amount, now: Mono) -> bool {
         let Some((at, asked)) = self.introduced else {
-            return self.unanswered || (self.terms.is_some() && busy);
+            return self.unanswered.is_some() || (self.terms.is_some() && busy);
         };
         let since = now.since(at);
         let asks = busy && (since >= TICK || asked != want);
-        (self.terms.is_some() && asks) || (self.unanswered && since >= REPEAT)
+        (self.terms.is_some() && asks) || (self.unanswered.is_some() && since >= REPEAT)
     }
 
     /// Credit to have unspent, holds included.
@@ -484,7 +488,7 @@ impl Line {
     pub(super) fn take_accounts(&mut self) -> BTreeMap<WindowId, Account> {
         let mut accounts = std::mem::take(&mut self.closing);
         accounts.extend(self.open.take());
-        (self.closed, self.facts, self.introduced, self.unanswered) = (None, None, None, false);
+        (self.closed, self.facts, self.introduced, self.unanswered) = (None, None, None, None);
         accounts
     }
 

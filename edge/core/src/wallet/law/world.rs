@@ -15,7 +15,7 @@ use wire::ledger::{
     FinalReport, Grants, Outcome, Receipt, ReceiptBatch, ReceiptKind, Report, Usage, UsageRow,
 };
 
-use super::super::{Decision, Mutant, Settled};
+use super::super::{Decision, IDLE, Mutant, Settled};
 use super::auditor::{Auditor, EACH};
 use super::node::{Call, Node};
 
@@ -135,6 +135,10 @@ impl World {
             _ => self.reclaim(at),
         }
         self.decided(at);
+        // Long enough for end users to be forgotten, while what was said of them is still on its way.
+        if self.dice.below(20) == 0 {
+            self.now = self.now + IDLE;
+        }
         Ok(())
     }
 
