@@ -19,7 +19,7 @@ pub use answer::{Answer, Choice, Stop};
 pub use call::{Call, Effort, Format, Role, Sampling, Schema, Thinking, Tool, ToolChoice, Turn};
 pub use event::{Delta, Event, Opening};
 pub use gather::{Gather, OutOfOrder};
-pub use loss::{Facet, Fidelity, Loss, Losses, Unfit};
+pub use loss::{Facet, Fidelity, Fields, Loss, Losses, Unfit};
 pub use members::{Items, Members};
 pub use part::{Media, MediaKind, Part, Source, ToolCall, ToolResult};
 pub use spread::spread;

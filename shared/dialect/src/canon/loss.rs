@@ -153,14 +153,24 @@ impl fmt::Display for Loss {
     }
 }
 
+/// What a caller's dialect calls a facet: the path of the field in its body, with `[]` for a place in a list.
+pub type Fields = fn(Facet) -> &'static str;
+
 /// What one conversion did not carry over. Bounded: the first few are told, the others counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Losses {
+    fields: Fields,
     told: Vec<Loss>,
     more: usize,
 }
 
 impl Losses {
+    /// Of a call whose dialect has these names.
+    #[must_use]
+    pub const fn of(fields: Fields) -> Self {
+        Self { fields, told: Vec::new(), more: 0 }
+    }
+
     /// What is told one by one, in the order met.
     #[must_use]
     pub fn told(&self) -> &[Loss] {
@@ -188,18 +198,18 @@ impl Losses {
         if self.told.len() < TOLD { self.told.push(loss) } else { self.more = self.more.saturating_add(1) }
     }
 
-    /// The field at `path` needs a facet that the target carries like this. Gives whether to carry it.
+    /// The call has a facet, which the target carries like this. Gives whether to carry it.
     ///
     /// # Errors
     /// [`Unfit`] where the target refuses it.
-    pub fn meet(&mut self, path: &str, fidelity: Fidelity) -> Result<bool, Unfit> {
+    pub fn meet(&mut self, facet: Facet, fidelity: Fidelity) -> Result<bool, Unfit> {
         match fidelity {
             Fidelity::Kept | Fidelity::Changed(_) => Ok(true),
             Fidelity::Dropped(became) => {
-                self.drop(path, became);
+                self.drop((self.fields)(facet), became);
                 Ok(false)
             }
-            Fidelity::Refused(mend) => Err(Unfit::new(path, mend)),
+            Fidelity::Refused(mend) => Err(Unfit::new((self.fields)(facet), mend)),
         }
     }
 }
@@ -210,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_loss_is_told_once_and_the_list_is_bounded() {
-        let mut losses = Losses::default();
+        let mut losses = Losses::of(|_facet| "");
         for index in 0..20 {
             losses.drop(format!("messages[{index}].name"), "");
             losses.drop("seed", "");
@@ -221,8 +231,9 @@ mod tests {
 
     #[test]
     fn what_a_target_refuses_names_the_field() {
-        let refused =
-            Losses::default().meet("tools[0]", Fidelity::Refused("has no like there; leave it out"));
-        assert_eq!(refused.unwrap_err().to_string(), "`tools[0]` has no like there; leave it out");
+        let field = |facet| if facet == Facet::Tools { "tools" } else { "" };
+        let mut losses = Losses::of(field);
+        let refused = losses.meet(Facet::Tools, Fidelity::Refused("has no like there; leave it out"));
+        assert_eq!(refused.unwrap_err().to_string(), "`tools` has no like there; leave it out");
     }
 }

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn what_nobody_took_is_lost_by_its_path() {
         let mut body = Members::of("", json!({"a": 1, "b": null, "c": {"d": "x", "e": 2}})).unwrap();
-        let mut losses = Losses::default();
+        let mut losses = Losses::of(|_facet| "");
         assert_eq!(body.count("a"), Ok(Some(1)));
         let mut inner = body.object("c").unwrap().unwrap();
         assert_eq!(inner.text("d"), Ok(Some("x".to_owned())));
