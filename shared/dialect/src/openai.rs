@@ -1,6 +1,7 @@
 //! OpenAI's HTTP API, as it and its many compatible servers speak it: chat completions, embeddings, models.
 
 mod ask;
+pub mod chat;
 mod error;
 mod facts;
 mod features;

@@ -105,7 +105,7 @@ impl Events {
     pub(crate) fn said(&self) -> Option<&str> {
         match self.meter.fault() {
             Some(StreamFault::Error(error)) => Some(&error.message),
-            Some(StreamFault::Malformed) | None => None,
+            Some(StreamFault::Malformed | StreamFault::Cut) | None => None,
         }
     }
 
@@ -171,6 +171,7 @@ impl Events {
 fn judge(fault: &StreamFault) -> Verdict {
     match fault {
         StreamFault::Malformed => of_fault(Fault::Malformed),
+        StreamFault::Cut => of_fault(Fault::Cut),
         StreamFault::Error(error) => of_status(error.status.unwrap_or(500), error.meaning(), None)
             .unwrap_or_else(|| of_fault(Fault::Malformed)),
     }

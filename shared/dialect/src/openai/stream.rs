@@ -32,6 +32,8 @@ pub enum StreamFault {
     Error(UpstreamError),
     /// An event that is not JSON, or the stream broke off within one.
     Malformed,
+    /// It ended before the answer did.
+    Cut,
 }
 
 /// Follows one stream.
