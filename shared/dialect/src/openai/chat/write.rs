@@ -9,8 +9,8 @@ use crate::canon::{
     Call, Effort, Facet, Format, Losses, Sampling, Schema, Thinking, Tool, ToolChoice, Unfit,
 };
 
-/// Below so many tokens of thinking, little effort comes nearest; and some effort below so many. The steps are those that the
-/// documentation of `OpenRouter` gives for the effort of a budget: a fifth and a half of a usual cap of 32,768.
+/// Below so many tokens of thinking, little effort comes nearest; and some effort below so many: a fifth and a half of 32,768, a
+/// usual cap.
 const LITTLE: u64 = 6_554;
 const SOME: u64 = 16_384;
 
