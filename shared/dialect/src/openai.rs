@@ -9,7 +9,7 @@ mod limits;
 mod models;
 mod reply;
 mod reshape;
-mod scan;
+pub(crate) mod scan;
 mod sound;
 mod stream;
 mod texts;

@@ -171,6 +171,12 @@ impl Losses {
         Self { fields, told: Vec::new(), more: 0 }
     }
 
+    /// What the caller's dialect calls a facet; empty where it cannot say it.
+    #[must_use]
+    pub fn field(&self, facet: Facet) -> &'static str {
+        (self.fields)(facet)
+    }
+
     /// What is told one by one, in the order met.
     #[must_use]
     pub fn told(&self) -> &[Loss] {
@@ -206,10 +212,10 @@ impl Losses {
         match fidelity {
             Fidelity::Kept | Fidelity::Changed(_) => Ok(true),
             Fidelity::Dropped(became) => {
-                self.drop((self.fields)(facet), became);
+                self.drop(self.field(facet), became);
                 Ok(false)
             }
-            Fidelity::Refused(mend) => Err(Unfit::new((self.fields)(facet), mend)),
+            Fidelity::Refused(mend) => Err(Unfit::new(self.field(facet), mend)),
         }
     }
 }

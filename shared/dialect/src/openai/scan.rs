@@ -14,13 +14,13 @@ use super::BadRequest;
 pub const MAX_DEPTH: usize = 128;
 
 /// The values of the fields asked for, in the order asked; `None`: absent. A null is a value.
-pub(super) type Fields<'a, const N: usize> = [Option<&'a RawValue>; N];
+pub(crate) type Fields<'a, const N: usize> = [Option<&'a RawValue>; N];
 
 /// Reads a request body's top-level `names`.
 ///
 /// # Errors
 /// [`BadRequest`] when the body is not one JSON object, nests too deep, or repeats one of the fields.
-pub(super) fn object<'a, const N: usize>(
+pub(crate) fn object<'a, const N: usize>(
     body: &'a [u8],
     names: &'static [&'static str; N],
 ) -> Result<Fields<'a, N>, BadRequest> {
