@@ -38,7 +38,9 @@ fn named(name: &str) -> Option<Code> {
         "rate_limit_exceeded" | "rate_limit_error" => Code::UpstreamRateLimited,
         "invalid_api_key" | "authentication_error" => Code::UpstreamAuth,
         "permission_error" => Code::Forbidden,
-        "model_not_found" => Code::ModelNotFound,
+        "model_not_found" | "not_found_error" => Code::ModelNotFound,
+        "request_too_large" => Code::BodyTooLarge,
+        "timeout_error" => Code::UpstreamTimeout,
         "overloaded_error" | "server_overloaded" | "unavailable_error" => Code::ModelOverloaded,
         _other => return None,
     })
