@@ -20,6 +20,7 @@ pub use call::{Call, Effort, Format, Role, Sampling, Schema, Thinking, Tool, Too
 pub use event::{Delta, Event, Opening};
 pub use gather::{Gather, OutOfOrder};
 pub use loss::{Facet, Fidelity, Fields, Loss, Losses, Unfit};
+pub(crate) use members::numbered;
 pub use members::{Items, Members};
 pub use part::{Media, MediaKind, Part, Source, ToolCall, ToolResult};
 pub use spread::spread;

@@ -4,6 +4,7 @@
 //! replace, and every other byte passes untouched. [`sse`] knows bytes and nothing of models; [`openai`] knows JSON and
 //! nothing of bytes in flight. Nothing here does I/O, reads a clock or keeps state between calls.
 
+pub mod anthropic;
 pub mod canon;
 pub mod openai;
 pub mod sse;

@@ -1,0 +1,28 @@
+//! Anthropic's Messages API, as it and the servers that speak like it do: calls, answers, streams, errors, and the counting of
+//! tokens, to and from the canonical call, answer and stream.
+//!
+//! Only calls whose target speaks another API come here, and those of other APIs whose target speaks this one.
+
+mod answer;
+mod count;
+mod error;
+mod fidelity;
+mod marks;
+mod read;
+mod reader;
+mod stop;
+mod usage;
+mod write;
+mod writer;
+
+pub use answer::{Stamp, read_answer, write_answer};
+pub use count::{read_counted, write_counted};
+pub use error::{error_body, error_event, upstream_error};
+pub use fidelity::{fidelity, field};
+pub use read::{read_call, read_count};
+pub use reader::Reader;
+pub use write::{Target, Thinks, write_call, write_count};
+pub use writer::Writer;
+
+#[cfg(test)]
+mod tests;
