@@ -38,7 +38,11 @@ fn sent_to(call: &Call, target: Target) -> Result<(Value, Vec<String>), Unfit> {
     let mut losses = Losses::of(CHAT);
     let body = write_call(call, target, &mut losses)?;
     let told = losses.told().iter().map(ToString::to_string).collect();
-    Ok((serde_json::from_slice(&body).unwrap(), told))
+    Ok((parsed(&body), told))
+}
+
+fn parsed(body: &[u8]) -> Value {
+    serde_json::from_slice(body).unwrap()
 }
 
 fn sent(call: &Call) -> Result<(Value, Vec<String>), Unfit> {

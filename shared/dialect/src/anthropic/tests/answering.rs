@@ -112,7 +112,7 @@ fn every_part_of_an_answer_is_told_and_read_again() {
         Part::text("four"),
         call(None, "{\"q\":1}"),
     ];
-    let choice = Choice { parts: parts.clone(), stop: Some(Stop::Tools), logprobs: None };
+    let choice = Choice { parts, stop: Some(Stop::Tools), logprobs: None };
     let answer = Answer { choices: vec![choice], ..Answer::default() };
     let body = told(&answer);
     assert_eq!(

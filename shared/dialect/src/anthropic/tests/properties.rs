@@ -370,8 +370,9 @@ proptest! {
     #[test]
     fn an_answer_is_the_same_whole_streamed_and_read_again(answer in answers()) {
         let stamp = Stamp { id: "x", model: "x" };
-        prop_assert_eq!(read_answer(&write_answer(&answer, &stamp)).unwrap(), answer.clone());
-        prop_assert_eq!(gathered(events(&told(&spread(&answer)))), answer);
+        let read = read_answer(&write_answer(&answer, &stamp)).unwrap();
+        prop_assert_eq!(&read, &answer);
+        prop_assert_eq!(gathered(events(&told(&spread(&answer)))), read);
     }
 
     #[test]

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use super::turn::content;
 use crate::anthropic::fidelity::fidelity;
 use crate::anthropic::marks;
-use crate::canon::{Facet, Fidelity, Losses, Media, MediaKind, Part, Source, ToolCall, ToolResult, Unfit};
+use crate::canon::{Facet, Losses, Media, MediaKind, Part, Source, ToolCall, ToolResult, Unfit};
 
-const UNKNOWN_FILE: Fidelity = Fidelity::Refused("is neither PDF nor plain text; send one of these");
-const UNKNOWN_IMAGE: Fidelity = Fidelity::Refused("is an image of no known type; say its media type");
-const TEXT_IMAGE: Fidelity = Fidelity::Refused("is text where an image is due");
-const CALL_SIGNATURE: Fidelity = Fidelity::Dropped("this API signs thoughts, not calls of tools");
+const UNKNOWN_FILE: &str = "is neither PDF nor plain text; send one of these";
+const UNKNOWN_IMAGE: &str = "is an image of no known type; say its media type";
+const TEXT_IMAGE: &str = "is text where an image is due";
+const CALL_SIGNATURE: &str = "this API signs thoughts, not calls of tools";
 
 fn meet(facet: Facet, losses: &mut Losses) -> Result<bool, Unfit> {
     losses.meet(facet, fidelity(facet))
@@ -76,7 +76,7 @@ fn thought(text: &str, signature: Option<&str>, losses: &mut Losses) -> Result<O
 fn tool_call(call: &ToolCall, losses: &mut Losses) -> Result<Value, Unfit> {
     let ToolCall { id, name, arguments, signature, cache } = call;
     if signature.is_some() {
-        losses.meet(Facet::ThoughtSignature, CALL_SIGNATURE)?;
+        losses.drop(losses.field(Facet::ThoughtSignature), CALL_SIGNATURE);
     }
     let block =
         json!({"type": "tool_use", "id": marks::id(id), "name": name, "input": input(name, arguments)?});
@@ -145,22 +145,18 @@ const fn facet(kind: MediaKind, source: &Source) -> Facet {
     }
 }
 
-fn image(source: &Source, media_type: Option<&str>, losses: &mut Losses) -> Result<Value, Unfit> {
+fn image(source: &Source, media_type: Option<&str>, losses: &Losses) -> Result<Value, Unfit> {
+    let unfit = |mend| Unfit::new(losses.field(Facet::ImageBytes), mend);
     match source {
         Source::Bytes(bytes) => {
-            let media_type = media_type.map(str::to_ascii_lowercase);
-            let known = media_type.or_else(|| image_type(bytes).map(str::to_owned));
-            if known.is_none() {
-                losses.meet(Facet::ImageBytes, UNKNOWN_IMAGE)?;
-            }
-            Ok(json!({"type": "base64", "media_type": known, "data": STANDARD.encode(bytes)}))
+            let said = media_type.map(str::to_ascii_lowercase);
+            let known = said.or_else(|| image_type(bytes).map(str::to_owned));
+            let media_type = known.ok_or_else(|| unfit(UNKNOWN_IMAGE))?;
+            Ok(json!({"type": "base64", "media_type": media_type, "data": STANDARD.encode(bytes)}))
         }
         Source::Url(url) => Ok(json!({"type": "url", "url": url})),
         Source::Stored(id) => Ok(json!({"type": "file", "file_id": id})),
-        Source::Text(_) => {
-            losses.meet(Facet::ImageBytes, TEXT_IMAGE)?;
-            Ok(Value::Null)
-        }
+        Source::Text(_) => Err(unfit(TEXT_IMAGE)),
     }
 }
 
@@ -175,29 +171,29 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// PDF and plain text are all that the API reads.
-fn document(source: &Source, media_type: Option<&str>, losses: &mut Losses) -> Result<Value, Unfit> {
+fn document(source: &Source, media_type: Option<&str>, losses: &Losses) -> Result<Value, Unfit> {
     match source {
         Source::Bytes(bytes) => {
-            let media_type = media_type.map(str::to_ascii_lowercase);
-            let pdf =
-                media_type.as_deref().map_or(bytes.starts_with(b"%PDF"), |kind| kind == "application/pdf");
-            let text = media_type.as_deref().is_none_or(|kind| kind.starts_with("text/"));
-            match std::str::from_utf8(bytes) {
-                _any if pdf => Ok(json!({
-                    "type": "base64", "media_type": "application/pdf", "data": STANDARD.encode(bytes),
-                })),
-                Ok(said) if text => Ok(plain(said)),
-                Ok(_) | Err(_) => {
-                    losses.meet(Facet::FileBytes, UNKNOWN_FILE)?;
-                    Ok(Value::Null)
-                }
-            }
+            let read = document_bytes(bytes, media_type.map(str::to_ascii_lowercase).as_deref());
+            read.ok_or_else(|| Unfit::new(losses.field(Facet::FileBytes), UNKNOWN_FILE))
         }
         Source::Url(url) => Ok(json!({"type": "url", "url": url})),
         Source::Stored(id) => Ok(json!({"type": "file", "file_id": id})),
         Source::Text(text) => Ok(plain(text)),
     }
+}
+
+/// PDF and plain text are all that the API reads.
+fn document_bytes(bytes: &[u8], media_type: Option<&str>) -> Option<Value> {
+    let (pdf, text) = match media_type {
+        Some(media_type) => (media_type == "application/pdf", media_type.starts_with("text/")),
+        None => (bytes.starts_with(b"%PDF"), true),
+    };
+    if pdf {
+        let data = STANDARD.encode(bytes);
+        return Some(json!({"type": "base64", "media_type": "application/pdf", "data": data}));
+    }
+    std::str::from_utf8(bytes).ok().filter(|_said| text).map(plain)
 }
 
 fn plain(text: &str) -> Value {

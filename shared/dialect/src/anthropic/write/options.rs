@@ -4,9 +4,9 @@ use serde_json::{Map, Number, Value, json};
 
 use super::Out;
 use super::block::marked;
-use crate::canon::{Facet, Fidelity, Format, Sampling, Schema, Tool, ToolChoice, Unfit};
+use crate::canon::{Facet, Format, Sampling, Schema, Tool, ToolChoice, Unfit};
 
-const NO_TOOL: Fidelity = Fidelity::Refused("asks for a call of a tool, and there is none; give `tools`");
+const NO_TOOL: &str = "asks for a call of a tool, and there is none; give `tools`";
 const BLANK: &str = "texts without a visible character are left out: this API takes none";
 const HOT: &str = "lowered to 1, the most that this API takes";
 const THINKS: &str = "a model that thinks first draws as it does by itself";
@@ -37,17 +37,13 @@ impl Out<'_> {
     }
 
     /// A choice among no tools is none, and the API refuses it.
-    fn no_tools(&mut self, choice: Option<&ToolChoice>) -> Result<(), Unfit> {
-        match choice {
-            None | Some(ToolChoice::Auto | ToolChoice::None) => {}
-            Some(ToolChoice::Any) => {
-                self.losses.meet(Facet::ToolChoiceAny, NO_TOOL)?;
-            }
-            Some(ToolChoice::Named(_)) => {
-                self.losses.meet(Facet::ToolChoiceNamed, NO_TOOL)?;
-            }
-        }
-        Ok(())
+    fn no_tools(&self, choice: Option<&ToolChoice>) -> Result<(), Unfit> {
+        let facet = match choice {
+            None | Some(ToolChoice::Auto | ToolChoice::None) => return Ok(()),
+            Some(ToolChoice::Any) => Facet::ToolChoiceAny,
+            Some(ToolChoice::Named(_)) => Facet::ToolChoiceNamed,
+        };
+        Err(Unfit::new(self.losses.field(facet), NO_TOOL))
     }
 
     fn tool(&mut self, tool: &Tool) -> Result<Value, Unfit> {
@@ -114,7 +110,7 @@ impl Out<'_> {
         let temperature = temperature.clone().map(|number| self.cooled(number));
         // 1 is what the API does by itself, and some models refuse it beside a temperature.
         let top_p = top_p.clone().filter(|share| share.as_f64() != Some(1.0));
-        self.drawn(Facet::Temperature, "temperature", temperature, |value| value == 1.0)?;
+        self.drawn(Facet::Temperature, "temperature", temperature, |value| value >= 1.0)?;
         self.drawn(Facet::TopP, "top_p", top_p, |value| value >= 0.95)?;
         self.drawn(Facet::TopK, "top_k", top_k.clone(), |_value| false)?;
         for (facet, number, idle) in [

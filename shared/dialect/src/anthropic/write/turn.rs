@@ -34,7 +34,7 @@ impl Out<'_> {
                 }
                 (Role::User | Role::Assistant, Some(last)) if last.role == *role => last.blocks.extend(said),
                 (Role::User | Role::Assistant, _other) => {
-                    messages.push(Message { role: *role, blocks: said })
+                    messages.push(Message { role: *role, blocks: said });
                 }
             }
         }
