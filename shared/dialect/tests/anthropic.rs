@@ -1,6 +1,8 @@
 //! The Messages API by example: what is asked, answered and streamed there, and what becomes of it on its way through the
 //! canonical call, answer and stream.
 
+#![expect(clippy::unwrap_used, reason = "a helper's failure is the test's failure")]
+
 use dialect::anthropic::{
     Reader, Stamp, Target, Writer, field, read_answer, read_call, read_count, write_answer, write_call,
     write_count,

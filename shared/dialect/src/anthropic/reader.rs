@@ -149,6 +149,8 @@ impl Reader {
                 block.close(events);
                 Ok(())
             }
+            // It ended with the message, which some servers close first.
+            None if self.stopped => Ok(()),
             None => Err(Unfit::new("index", "names no open block")),
         }
     }

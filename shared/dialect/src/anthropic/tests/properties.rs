@@ -344,6 +344,29 @@ fn whatever_is_dropped_is_told() {
     assert_eq!(losses.told().len(), all.len(), "{losses:?}");
 }
 
+#[test]
+fn whatever_is_refused_is_named() {
+    let media = |kind, source| {
+        let media = Media { kind, source, media_type: None, name: None, detail: None, cache: false };
+        call_of(vec![turn(Role::User, vec![Part::Media(media)])])
+    };
+    let url = || Source::Url("u".to_owned());
+    let all = [
+        (Facet::Audio, media(MediaKind::Audio, url())),
+        (Facet::Video, media(MediaKind::Video, url())),
+        (Facet::StoredMedia, media(MediaKind::Image, Source::Stored("f".to_owned()))),
+        (Facet::JsonObject, Call { format: Format::Json, ..asking() }),
+        (Facet::Answers, Call { answers: 2, ..asking() }),
+        (Facet::Logprobs, Call { logprobs: Some(0), ..asking() }),
+    ];
+    for (facet, call) in all {
+        let Fidelity::Refused(mend) = fidelity(facet) else { panic!("{facet:?}") };
+        let target = Target { max_tokens: Some(5), ..Target::default() };
+        let refused = write_call(&call, target, &mut Losses::of(|_facet| "there"));
+        assert_eq!(refused, Err(Unfit::new("there", mend)), "{facet:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read_again(call in calls(), thinking in some(thinkings())) {
@@ -385,6 +408,7 @@ proptest! {
             }
             write_count(&call, Target::default(), &mut losses).ok();
         }
+        prop_assert!(losses.told().iter().all(|loss| !loss.path.is_empty()), "{losses:?}");
         if let Ok(answer) = read_answer(body.as_bytes()) {
             prop_assert!(serde_json::from_slice::<Value>(&write_answer(&answer, &STAMP)).is_ok());
         }

@@ -99,7 +99,12 @@ fn a_stream_that_was_cut_is_never_called_whole() {
 fn a_reason_is_an_end_without_the_stop_of_the_message() {
     let mut payloads = stream(vec![opened(0, json!({"type": "text", "text": "hi"}))], "end_turn");
     payloads.pop();
-    let answer = gathered(events(&payloads));
+    payloads.push(closed(0));
+    let read = events(&payloads);
+    let at = |event: &Event| read.iter().position(|one| one == event);
+    let close = at(&Event::Close { choice: 0, part: 0 });
+    assert!(close.is_some() && close < at(&Event::Stop { choice: 0, stop: Stop::End }), "{read:?}");
+    let answer = gathered(read);
     assert_eq!(answer.choices[0].parts, [Part::text("hi")]);
     assert_eq!(answer.choices[0].stop, Some(Stop::End));
     let told = told(&spread(&answer));
