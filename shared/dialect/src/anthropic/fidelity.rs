@@ -3,7 +3,7 @@
 use crate::canon::Facet;
 use crate::canon::Fidelity::{self, Changed, Dropped, Kept, Refused};
 
-const MOVED: &str = "stand before the conversation: only some models take them within it";
+const MOVED: &str = "instructions stand before the conversation: only some models take them within it";
 const UNLIKE: &str = "this API has no such parameter";
 const UNHEARD: &str = "is not taken by this model's API; leave it out or ask a model that takes it";
 const STORED: &str = "is known to its own provider only; send the bytes";
