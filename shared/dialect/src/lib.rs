@@ -5,6 +5,9 @@
 //! nothing of bytes in flight. Nothing here does I/O, reads a clock or keeps state between calls.
 
 pub mod anthropic;
+mod api;
 pub mod canon;
 pub mod openai;
 pub mod sse;
+
+pub use api::{Api, Stamp, Translator, Untold};
