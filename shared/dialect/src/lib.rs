@@ -6,6 +6,7 @@
 
 pub mod anthropic;
 mod api;
+pub mod array;
 pub mod canon;
 pub mod openai;
 pub mod sse;
