@@ -7,6 +7,7 @@
 
 mod answer;
 mod call;
+mod embed;
 mod event;
 mod gather;
 mod loss;
@@ -17,6 +18,7 @@ mod usage;
 
 pub use answer::{Answer, Choice, Stop};
 pub use call::{Call, Effort, Format, Role, Sampling, Schema, Thinking, Tool, ToolChoice, Turn};
+pub use embed::{Embed, EmbedInput, Embeddings};
 pub use event::{Delta, Event, Opening};
 pub use gather::{Gather, OutOfOrder};
 pub use loss::{Facet, Fidelity, Fields, Loss, Losses, Unfit};

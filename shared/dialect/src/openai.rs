@@ -2,6 +2,7 @@
 
 mod ask;
 pub mod chat;
+mod embeddings;
 mod error;
 mod facts;
 mod features;
@@ -16,6 +17,9 @@ mod texts;
 mod written;
 
 pub use ask::{Ask, BadRequest, Patch, scan_chat, scan_embeddings};
+pub use embeddings::{
+    Encoding, read_embeddings, read_embeddings_call, write_embeddings, write_embeddings_call,
+};
 pub use error::{UpstreamError, error_body, error_event, upstream_error};
 pub use facts::{Counted, Facts, Media};
 pub use features::{Off, Uses};
