@@ -33,6 +33,13 @@ fn named(name: &str) -> Option<Code> {
         "context_length_exceeded" | "context_window_exceeded" | "exceed_context_size_error" => {
             Code::ContextTooLong
         }
+        "API_KEY_INVALID" | "API_KEY_EXPIRED" | "UNAUTHENTICATED" => Code::UpstreamAuth,
+        "RESOURCE_EXHAUSTED" => Code::UpstreamRateLimited,
+        "PERMISSION_DENIED" => Code::Forbidden,
+        "UNAVAILABLE" => Code::ModelOverloaded,
+        "DEADLINE_EXCEEDED" => Code::UpstreamTimeout,
+        // What the account may not do: no region, no billing.
+        "FAILED_PRECONDITION" => Code::UpstreamError,
         "content_filter" | "content_policy_violation" => Code::ContentFiltered,
         "insufficient_quota" | "billing_hard_limit_reached" | "billing_error" => Code::UpstreamRateLimited,
         "rate_limit_exceeded" | "rate_limit_error" => Code::UpstreamRateLimited,
@@ -53,7 +60,8 @@ fn worded(message: &str) -> Option<Code> {
     let context = says(&["maximum context length"])
         || says(&["exceed", "context size"])
         || says(&["exceed", "context window"])
-        || says(&["prompt is too long"]);
+        || says(&["prompt is too long"])
+        || says(&["input token count", "exceeds the maximum"]);
     if memory {
         Some(Code::ModelGpuOom)
     } else if context {
