@@ -1,0 +1,276 @@
+//! Schemas: JSON Schema, and the subset of `OpenAPI`'s that `parameters` and `responseSchema` take.
+//!
+//! What the subset cannot say is left out and declared as a loss by its place; a schema that refers to itself is refused,
+//! because the subset has no references.
+
+mod read;
+
+use serde_json::{Map, Number, Value, json};
+
+use crate::canon::{Losses, Unfit};
+
+pub(super) use read::from_subset;
+
+/// Most nodes of a schema whose references are written out. Each may be written out many times, in turn.
+const MOST_NODES: usize = 4_096;
+
+/// Keywords that both have.
+const SHARED: [&str; 15] = [
+    "title",
+    "description",
+    "required",
+    "default",
+    "nullable",
+    "propertyOrdering",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "minLength",
+    "maxLength",
+    "minProperties",
+    "maxProperties",
+];
+
+/// Keywords that say nothing of a value. Only properties that are named are made anyway.
+const SILENT: [&str; 11] = [
+    "$schema",
+    "$id",
+    "$anchor",
+    "$comment",
+    "$defs",
+    "definitions",
+    "additionalProperties",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "strict",
+];
+
+/// Formats that the subset takes; others are refused by some versions of the API.
+const FORMATS: [&str; 6] = ["date-time", "enum", "int32", "int64", "float", "double"];
+
+/// Writes JSON Schema as the subset. `place` is where it stands in the caller's body.
+///
+/// # Errors
+/// [`Unfit`] where it refers to itself, to elsewhere, or grows too large.
+pub(super) fn to_subset(schema: &Value, place: &str, losses: &mut Losses) -> Result<Value, Unfit> {
+    let mut writing = Writing { root: schema, losses, within: Vec::new(), left: MOST_NODES };
+    writing.node(schema, place).map(Value::Object)
+}
+
+struct Writing<'a> {
+    root: &'a Value,
+    losses: &'a mut Losses,
+    /// References that are being written out.
+    within: Vec<&'a str>,
+    left: usize,
+}
+
+impl<'a> Writing<'a> {
+    fn node(&mut self, schema: &'a Value, place: &str) -> Result<Map<String, Value>, Unfit> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| {
+            Unfit::new(place, "grows too large when its references are written out; make it smaller")
+        })?;
+        let Value::Object(fields) = schema else {
+            if schema != &Value::Bool(true) {
+                self.losses.drop(place, "any value is taken");
+            }
+            return Ok(Map::new());
+        };
+        let mut out = Map::new();
+        if let Some(Value::String(reference)) = fields.get("$ref") {
+            out = self.referred(reference, place)?;
+        }
+        for (name, value) in fields {
+            self.keyword(name, value, fields, place, &mut out)?;
+        }
+        infer_type(&mut out);
+        Ok(out)
+    }
+
+    fn referred(&mut self, reference: &'a str, place: &str) -> Result<Map<String, Value>, Unfit> {
+        if self.within.contains(&reference) {
+            return Err(Unfit::new(
+                place,
+                "refers to itself, which this model's API cannot express; unroll it",
+            ));
+        }
+        let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        let target =
+            target.ok_or_else(|| Unfit::new(place, "refers to what is not in this schema; include it"))?;
+        self.within.push(reference);
+        let written = self.node(target, place);
+        self.within.pop();
+        written
+    }
+
+    fn keyword(
+        &mut self,
+        name: &'a str,
+        value: &'a Value,
+        fields: &'a Map<String, Value>,
+        place: &str,
+        out: &mut Map<String, Value>,
+    ) -> Result<(), Unfit> {
+        let inner = format!("{place}.{name}");
+        match (name, value) {
+            ("$ref", _) => {}
+            ("additionalProperties", Value::Object(_)) => self.losses.drop(inner, ""),
+            (name, _) if SILENT.contains(&name) => {}
+            (name, _) if SHARED.contains(&name) => {
+                out.insert(name.to_owned(), value.clone());
+            }
+            ("type", _) => self.types(value, inner, out),
+            ("enum", Value::Array(values)) => self.values(values, inner, out),
+            ("const", value) => self.values(std::slice::from_ref(value), inner, out),
+            ("anyOf" | "oneOf", Value::Array(list)) => self.alternatives(list, inner, out)?,
+            ("allOf", Value::Array(list)) => self.all(list, &inner, out)?,
+            ("properties", Value::Object(list)) => {
+                let properties = list.iter().map(|(key, schema)| {
+                    Ok((key.clone(), Value::Object(self.node(schema, &format!("{inner}.{key}"))?)))
+                });
+                let properties: Map<String, Value> = properties.collect::<Result<_, Unfit>>()?;
+                out.insert("properties".to_owned(), properties.into());
+            }
+            ("items", Value::Object(_)) => {
+                out.insert("items".to_owned(), self.node(value, &inner)?.into());
+            }
+            ("format", Value::String(format)) if FORMATS.contains(&format.as_str()) => {
+                out.insert("format".to_owned(), value.clone());
+            }
+            ("exclusiveMinimum" | "exclusiveMaximum", Value::Number(bound)) => {
+                match next(bound, name == "exclusiveMinimum", fields) {
+                    Some(next) if name == "exclusiveMinimum" => self.put(out, "minimum", next, inner),
+                    Some(next) => self.put(out, "maximum", next, inner),
+                    None => self.losses.drop(inner, ""),
+                }
+            }
+            (_other, _) => self.losses.drop(inner, ""),
+        }
+        Ok(())
+    }
+
+    /// Puts a field that something else may have given already.
+    fn put(&mut self, out: &mut Map<String, Value>, name: &str, value: Value, place: String) {
+        match out.get(name) {
+            Some(other) if *other != value => self.losses.drop(place, ""),
+            Some(_) | None => {
+                out.insert(name.to_owned(), value);
+            }
+        }
+    }
+
+    fn types(&mut self, value: &Value, place: String, out: &mut Map<String, Value>) {
+        let named: Vec<&str> = match value {
+            Value::String(one) => vec![one],
+            Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+        };
+        let kinds: Vec<_> =
+            named.iter().filter(|kind| **kind != "null").map(|kind| kind.to_uppercase()).collect();
+        match (kinds.as_slice(), named.len() > kinds.len()) {
+            ([], true) => self.put(out, "type", "NULL".into(), place),
+            ([], false) => self.losses.drop(place, ""),
+            ([one], null) => {
+                self.put(out, "type", one.as_str().into(), place);
+                if null {
+                    out.insert("nullable".to_owned(), true.into());
+                }
+            }
+            (several, null) => {
+                let any: Vec<_> = several.iter().map(|kind| json!({"type": kind})).collect();
+                self.put(out, "anyOf", any.into(), place);
+                if null {
+                    out.insert("nullable".to_owned(), true.into());
+                }
+            }
+        }
+    }
+
+    /// The subset lists texts only.
+    fn values(&mut self, values: &[Value], place: String, out: &mut Map<String, Value>) {
+        let texts: Vec<_> = values.iter().filter(|value| !value.is_null()).cloned().collect();
+        if texts.len() < values.len() {
+            out.insert("nullable".to_owned(), true.into());
+        }
+        if texts.is_empty() || !texts.iter().all(Value::is_string) {
+            self.losses.drop(place, "");
+            return;
+        }
+        self.put(out, "enum", texts.into(), place);
+    }
+
+    fn alternatives(
+        &mut self,
+        list: &'a [Value],
+        place: String,
+        out: &mut Map<String, Value>,
+    ) -> Result<(), Unfit> {
+        let mut written = Vec::new();
+        for (index, schema) in list.iter().enumerate() {
+            if is_null(schema) {
+                out.insert("nullable".to_owned(), true.into());
+            } else {
+                written.push(self.node(schema, &format!("{place}[{index}]"))?);
+            }
+        }
+        if written.len() == 1 {
+            for (name, value) in written.into_iter().flatten() {
+                self.put(out, &name, value, format!("{place}[].{name}"));
+            }
+        } else if !written.is_empty() {
+            self.put(out, "anyOf", written.into(), place);
+        }
+        Ok(())
+    }
+
+    /// All of several schemas become one.
+    fn all(&mut self, list: &'a [Value], place: &str, out: &mut Map<String, Value>) -> Result<(), Unfit> {
+        for (index, schema) in list.iter().enumerate() {
+            let place = format!("{place}[{index}]");
+            for (name, value) in self.node(schema, &place)? {
+                match (out.get_mut(&name), value) {
+                    (Some(Value::Object(known)), Value::Object(more)) if name == "properties" => {
+                        known.extend(more);
+                    }
+                    (Some(Value::Array(known)), Value::Array(more)) if name == "required" => {
+                        known.extend(more);
+                    }
+                    (_other, value) => self.put(out, &name, value, format!("{place}.{name}")),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "null") || schema.get("const").is_some_and(Value::is_null)
+}
+
+/// The first whole number past a bound.
+fn next(bound: &Number, up: bool, fields: &Map<String, Value>) -> Option<Value> {
+    let whole = match fields.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().all(|kind| kind == "integer" || kind == "null"),
+        Some(kind) => kind == "integer",
+        None => false,
+    };
+    let bound = bound.as_i64().filter(|_bound| whole)?;
+    if up { bound.checked_add(1) } else { bound.checked_sub(1) }.map(Value::from)
+}
+
+/// The subset demands a type where JSON Schema does not.
+fn infer_type(out: &mut Map<String, Value>) {
+    if out.contains_key("type") || out.contains_key("anyOf") {
+        return;
+    }
+    let known = [("properties", "OBJECT"), ("items", "ARRAY"), ("enum", "STRING")];
+    if let Some((_, kind)) = known.into_iter().find(|(name, _kind)| out.contains_key(*name)) {
+        out.insert("type".to_owned(), kind.into());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! What differs among the targets that speak this API.
+
+/// How a target takes a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// How it takes schemas.
+    pub schemas: Schemas,
+    /// Which line of models it is of.
+    pub line: Line,
+    /// Whether it takes no ids of calls and results: older versions of Vertex refuse the field, and pair by order.
+    pub no_ids: bool,
+}
+
+/// In which form a target takes schemas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schemas {
+    /// As JSON Schema, in `parametersJsonSchema` and `responseJsonSchema`.
+    #[default]
+    Json,
+    /// As the subset of an `OpenAPI` schema that `parameters` and `responseSchema` take.
+    Subset,
+}
+
+/// The lines of models that are asked differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Line {
+    /// From Gemini 3 on: how much to think is a level, and a call of a tool is refused without its signature.
+    #[default]
+    Levels,
+    /// Before: how much to think is a number of tokens.
+    Budgets,
+}
+
+impl Line {
+    /// The line that a model's name tells; the newer one where it tells none.
+    #[must_use]
+    pub fn of(model: &str) -> Self {
+        let name = model.rsplit('/').next().unwrap_or(model);
+        let old = ["gemini-1", "gemini-2", "gemma", "learnlm"];
+        if old.iter().any(|prefix| name.starts_with(prefix)) { Self::Budgets } else { Self::Levels }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_follows_from_the_name() {
+        for (name, line) in [
+            ("gemini-2.5-flash", Line::Budgets),
+            ("publishers/google/models/gemini-2.0-flash-001", Line::Budgets),
+            ("models/gemini-3-pro-preview", Line::Levels),
+            ("gemini-flash-latest", Line::Levels),
+        ] {
+            assert_eq!(Line::of(name), line, "{name}");
+        }
+    }
+}
