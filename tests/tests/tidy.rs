@@ -118,6 +118,23 @@ fn files_are_short_and_say_what_they_decide() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
+/// A dialect's fixtures are listed by name in the test of its name.
+#[test]
+fn each_fixture_of_a_dialect_is_used() {
+    let tests = root().join("shared/dialect/tests");
+    let mut unused = Vec::new();
+    for folder in fs::read_dir(tests.join("fixtures")).unwrap().map(|folder| folder.unwrap().path()) {
+        let user = fs::read_to_string(tests.join(folder.file_name().unwrap()).with_extension("rs")).unwrap();
+        for file in fs::read_dir(&folder).unwrap() {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            if !user.contains(&format!("\"{name}\"")) {
+                unused.push(shown(&folder.join(name)));
+            }
+        }
+    }
+    assert!(unused.is_empty(), "{unused:#?}");
+}
+
 #[test]
 fn only_listed_files_lift_the_bans() {
     let ban = concat!("clippy::", "disallowed_");
