@@ -1,7 +1,7 @@
 //! A JSON array of objects that comes in pieces: bytes in as the network cut them, whole elements out.
 //!
-//! Elements that lie whole in what was read are handed on as slices of it. Nothing here parses: brackets are counted and
-//! strings skipped, and whoever takes an element finds out whether it is JSON.
+//! Elements that lie whole in what was read are handed on as slices of it. Nothing here parses: brackets are counted
+//! and strings skipped, and whoever takes an element finds out whether it is JSON.
 
 use memchr::memchr2;
 

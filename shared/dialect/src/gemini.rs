@@ -1,8 +1,8 @@
 //! Google's Gemini API, `generateContent` and its kin, as Google's own service and Vertex speak it.
 //!
 //! The model and whether to stream stand in the URL, so that readers take them as arguments and writers leave them out.
-//! Only calls whose target speaks another API come here, and those of other APIs whose target speaks this one. Google's JSON
-//! names its fields in `camelCase` and takes `snake_case`, too; both are read, and `camelCase` is written.
+//! Only calls whose target speaks another API come here, and those of other APIs whose target speaks this one. Google's
+//! JSON names its fields in `camelCase` and takes `snake_case`, too; both are read, and `camelCase` is written.
 
 mod answer;
 mod blob;

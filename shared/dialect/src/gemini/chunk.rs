@@ -1,4 +1,5 @@
-//! One `GenerateContentResponse`: a whole answer, or a piece of a stream. Both are read here, so that they say the same.
+//! One `GenerateContentResponse`: a whole answer, or a piece of a stream. Both are read here, so that they say the
+//! same.
 
 use serde_json::Value;
 

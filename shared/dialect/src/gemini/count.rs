@@ -25,12 +25,17 @@ pub fn read_count(model: &str, body: &[u8], losses: &mut Losses) -> Result<Call,
     }
 }
 
-/// Writes a request to a target, of the whole call.
+/// Writes a request to a target, of the whole call. Vertex takes all that it counts beside each other.
 ///
 /// # Errors
 /// [`Unfit`] names what the API cannot express.
 pub fn write_count(call: &Call, target: Target, losses: &mut Losses) -> Result<Vec<u8>, Unfit> {
     let mut whole = write_body(call, target, losses)?;
+    if target.vertex {
+        // Which tool is called has no tokens, and no place there.
+        drop(whole.remove("toolConfig"));
+        return Ok(Value::Object(whole).to_string().into_bytes());
+    }
     let model = call.model.as_str();
     let model = if model.contains('/') { model.to_owned() } else { format!("models/{model}") };
     whole.insert("model".to_owned(), model.into());

@@ -1,4 +1,5 @@
-//! Probabilities of tokens: this API lists the chosen tokens and, beside them, the likeliest; OpenAI's nests these in those.
+//! Probabilities of tokens: this API lists the chosen tokens and, beside them, the likeliest; OpenAI's nests these in
+//! those.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! A target's stream of responses as canonical events.
 //!
-//! The stream has no end mark: it is whole when every choice said why it ended and the body ended. A reason may come in an
-//! event of its own, after the call that it is for, and so it is told only at the end.
+//! The stream has no end mark: it is whole when every choice said why it ended and the body ended. A reason may come in
+//! an event of its own, after the call that it is for, and so it is told only at the end.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
 //! Schemas: JSON Schema, and the subset of `OpenAPI`'s that `parameters` and `responseSchema` take.
 //!
-//! What the subset cannot say is left out and declared as a loss by its place; a schema that refers to itself is refused,
-//! because the subset has no references.
+//! What the subset cannot say is left out and declared as a loss by its place; a schema that refers to itself is
+//! refused, because the subset has no references.
 
 mod read;
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::canon::{Losses, Unfit};
 
@@ -128,11 +128,7 @@ impl<'a> Writing<'a> {
             ("anyOf" | "oneOf", Value::Array(list)) => self.alternatives(list, inner, out)?,
             ("allOf", Value::Array(list)) => self.all(list, &inner, out)?,
             ("properties", Value::Object(list)) => {
-                let properties = list.iter().map(|(key, schema)| {
-                    Ok((key.clone(), Value::Object(self.node(schema, &format!("{inner}.{key}"))?)))
-                });
-                let properties: Map<String, Value> = properties.collect::<Result<_, Unfit>>()?;
-                out.insert("properties".to_owned(), properties.into());
+                out.insert("properties".to_owned(), self.properties(list, &inner)?);
             }
             ("items", Value::Object(_)) => {
                 out.insert("items".to_owned(), self.node(value, &inner)?.into());
@@ -140,16 +136,25 @@ impl<'a> Writing<'a> {
             ("format", Value::String(format)) if FORMATS.contains(&format.as_str()) => {
                 out.insert("format".to_owned(), value.clone());
             }
-            ("exclusiveMinimum" | "exclusiveMaximum", Value::Number(bound)) => {
-                match next(bound, name == "exclusiveMinimum", fields) {
-                    Some(next) if name == "exclusiveMinimum" => self.put(out, "minimum", next, inner),
-                    Some(next) => self.put(out, "maximum", next, inner),
-                    None => self.losses.drop(inner, ""),
-                }
-            }
+            ("exclusiveMinimum", bound) => self.bound(next(bound, true, fields), "minimum", inner, out),
+            ("exclusiveMaximum", bound) => self.bound(next(bound, false, fields), "maximum", inner, out),
             (_other, _) => self.losses.drop(inner, ""),
         }
         Ok(())
+    }
+
+    fn properties(&mut self, list: &'a Map<String, Value>, place: &str) -> Result<Value, Unfit> {
+        let written = list.iter().map(|(key, schema)| {
+            Ok((key.clone(), Value::Object(self.node(schema, &format!("{place}.{key}"))?)))
+        });
+        Ok(Value::Object(written.collect::<Result<_, Unfit>>()?))
+    }
+
+    fn bound(&mut self, bound: Option<Value>, name: &str, place: String, out: &mut Map<String, Value>) {
+        match bound {
+            Some(bound) => self.put(out, name, bound, place),
+            None => self.losses.drop(place, ""),
+        }
     }
 
     /// Puts a field that something else may have given already.
@@ -251,7 +256,7 @@ fn is_null(schema: &Value) -> bool {
 }
 
 /// The first whole number past a bound.
-fn next(bound: &Number, up: bool, fields: &Map<String, Value>) -> Option<Value> {
+fn next(bound: &Value, up: bool, fields: &Map<String, Value>) -> Option<Value> {
     let whole = match fields.get("type") {
         Some(Value::Array(kinds)) => kinds.iter().all(|kind| kind == "integer" || kind == "null"),
         Some(kind) => kind == "integer",

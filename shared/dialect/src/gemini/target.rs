@@ -9,6 +9,8 @@ pub struct Target {
     pub line: Line,
     /// Whether it takes no ids of calls and results: older versions of Vertex refuse the field, and pair by order.
     pub no_ids: bool,
+    /// Whether it is Vertex, which counts tokens of a call's own fields and not of a whole call in one.
+    pub vertex: bool,
 }
 
 /// In which form a target takes schemas.
@@ -27,6 +29,8 @@ pub enum Line {
     /// From Gemini 3 on: how much to think is a level, and a call of a tool is refused without its signature.
     #[default]
     Levels,
+    /// Of these, the larger ones, which take the levels low and high only.
+    TwoLevels,
     /// Before: how much to think is a number of tokens.
     Budgets,
 }
@@ -37,7 +41,13 @@ impl Line {
     pub fn of(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or(model);
         let old = ["gemini-1", "gemini-2", "gemma", "learnlm"];
-        if old.iter().any(|prefix| name.starts_with(prefix)) { Self::Budgets } else { Self::Levels }
+        if old.iter().any(|prefix| name.starts_with(prefix)) {
+            Self::Budgets
+        } else if name.contains("-pro") {
+            Self::TwoLevels
+        } else {
+            Self::Levels
+        }
     }
 }
 
@@ -50,7 +60,8 @@ mod tests {
         for (name, line) in [
             ("gemini-2.5-flash", Line::Budgets),
             ("publishers/google/models/gemini-2.0-flash-001", Line::Budgets),
-            ("models/gemini-3-pro-preview", Line::Levels),
+            ("models/gemini-3-pro-preview", Line::TwoLevels),
+            ("gemini-3-flash-preview", Line::Levels),
             ("gemini-flash-latest", Line::Levels),
         ] {
             assert_eq!(Line::of(name), line, "{name}");

@@ -1,4 +1,5 @@
-//! What an answer used, as this API counts: thoughts beside the candidates, and results of built-in tools beside the prompt.
+//! What an answer used, as this API counts: thoughts beside the candidates, and results of built-in tools beside the
+//! prompt.
 
 use serde_json::{Map, Value, json};
 

@@ -60,12 +60,8 @@ pub(super) fn write_body(
     if !config.is_empty() {
         body.insert("generationConfig".to_owned(), config.into());
     }
-    let notes = [
-        (Facet::User, user.is_some()),
-        (Facet::Metadata, !metadata.is_empty()),
-        (Facet::ServiceTier, service_tier.is_some()),
-    ];
-    for (facet, given) in notes {
+    let notes = [user.is_some(), !metadata.is_empty(), service_tier.is_some()];
+    for (facet, given) in [Facet::User, Facet::Metadata, Facet::ServiceTier].into_iter().zip(notes) {
         if given {
             losses.meet(facet, fidelity(facet))?;
         }

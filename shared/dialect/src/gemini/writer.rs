@@ -1,7 +1,7 @@
 //! Canonical events as a caller's stream of responses.
 //!
-//! A call of a tool is written when its arguments are whole: this API has no pieces of them. Reasons to end are held back
-//! until the end came, because nothing else says here that an answer is whole.
+//! A call of a tool is written when its arguments are whole: this API has no pieces of them. Reasons to end are held
+//! back until the end came, because nothing else says here that an answer is whole.
 
 use std::collections::BTreeMap;
 

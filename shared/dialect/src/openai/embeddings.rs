@@ -1,7 +1,7 @@
 //! Embeddings, to and from the canonical call and vectors.
 //!
-//! OpenAI's own clients ask for base64 unasked: it is little-endian floats of 32 bits. Targets are asked for numbers, which
-//! every compatible server gives; both are read.
+//! OpenAI's own clients ask for base64 unasked: it is little-endian floats of 32 bits. Targets are asked for numbers,
+//! which every compatible server gives; both are read.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

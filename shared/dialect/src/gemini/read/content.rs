@@ -8,8 +8,8 @@ use crate::gemini::{chunk, media, names};
 /// Parts of tools that only Google runs.
 const BUILT_IN: [&str; 4] = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse"];
 
-/// The calls of a conversation so far. Ids are made for those that have none; results find their call by id, or by name in
-/// the order of the calls.
+/// The calls of a conversation so far. Ids are made for those that have none; results find their call by id, or by name
+/// in the order of the calls.
 #[derive(Debug, Default)]
 struct Calls {
     /// Id, name, and whether a result came.

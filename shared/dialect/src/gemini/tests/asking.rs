@@ -236,6 +236,8 @@ fn thinking_is_said_as_the_line_of_models_takes_it() {
     assert_eq!(config(high, Line::Budgets), (Value::Null, json!(24_576)));
     assert_eq!(config(Thinking::Off, Line::Budgets), (Value::Null, json!(0)));
     assert_eq!(config(Thinking::Off, Line::Levels), (json!("MINIMAL"), Value::Null));
+    assert_eq!(config(Thinking::Off, Line::TwoLevels), (json!("LOW"), Value::Null));
+    assert_eq!(config(Thinking::Effort(Effort::Medium), Line::TwoLevels), (json!("HIGH"), Value::Null));
     assert_eq!(config(Thinking::Adaptive, Line::Levels), (Value::Null, json!(-1)));
     let read_config = |config: Value| {
         let body =
@@ -332,6 +334,14 @@ fn stops_are_bounded_and_never_empty() {
 }
 
 #[test]
+fn what_another_provider_keeps_is_refused() {
+    let stored = image(Source::Stored("file-abc".to_owned()));
+    let call = asked(vec![turn(Role::User, vec![stored])]);
+    let refused = write_call(&call, Target::default(), &mut Losses::of(field)).unwrap_err();
+    assert_eq!(refused.param, field(Facet::StoredMedia));
+}
+
+#[test]
 fn a_seed_fits() {
     let seed = |seed: u64| {
         let mut call = asked(vec![user("a")]);
@@ -353,6 +363,9 @@ fn tokens_are_counted_of_the_whole_call() {
     assert_eq!(read, call);
     let plain = br#"{"contents":[{"parts":[{"text":"a"}]}]}"#;
     assert_eq!(read_count("m", plain, &mut Losses::of(field)).unwrap().turns, call.turns);
+    let vertex = Target { vertex: true, ..Target::default() };
+    let body = write_count(&call, vertex, &mut Losses::of(field)).unwrap();
+    assert_eq!(read_count("m", &body, &mut Losses::of(field)), Ok(call));
     assert_eq!(read_counted(&write_counted(31)), Ok(31));
     assert_eq!(read_counted(b"{}"), Ok(0));
     assert!(read_counted(b"[]").is_err() && read_counted(br#"{"totalTokens":-1}"#).is_err());

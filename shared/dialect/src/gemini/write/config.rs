@@ -86,15 +86,19 @@ impl<'a> Config<'a> {
         let Some(thinking) = thinking else { return Ok(()) };
         let (facet, config) = match (thinking, self.target.line) {
             (Thinking::Off, Line::Budgets) => (Facet::ThinkingOff, json!({"thinkingBudget": 0})),
-            (Thinking::Off, Line::Levels) => (Facet::ThinkingOff, json!({"thinkingLevel": "MINIMAL"})),
+            (Thinking::Off, Line::Levels | Line::TwoLevels) => {
+                let least = level(Effort::Minimal, self.target.line);
+                (Facet::ThinkingOff, json!({"thinkingLevel": least}))
+            }
             (Thinking::Adaptive, _) => {
                 (Facet::ThinkingAdaptive, json!({"thinkingBudget": -1, "includeThoughts": true}))
             }
             (Thinking::Budget(tokens), _) => {
                 (Facet::ThinkingBudget, json!({"thinkingBudget": tokens, "includeThoughts": true}))
             }
-            (Thinking::Effort(effort), Line::Levels) => {
-                (Facet::ThinkingEffort, json!({"thinkingLevel": level(effort), "includeThoughts": true}))
+            (Thinking::Effort(effort), line @ (Line::Levels | Line::TwoLevels)) => {
+                let level = level(effort, line);
+                (Facet::ThinkingEffort, json!({"thinkingLevel": level, "includeThoughts": true}))
             }
             (Thinking::Effort(effort), Line::Budgets) => {
                 (Facet::ThinkingEffort, json!({"thinkingBudget": tokens(effort), "includeThoughts": true}))
@@ -148,17 +152,20 @@ fn folded(seed: &Number) -> Value {
     }
 }
 
-const fn level(effort: Effort) -> &'static str {
+fn level(effort: Effort, line: Line) -> &'static str {
+    let two = line == Line::TwoLevels;
     match effort {
+        Effort::Minimal if two => "LOW",
         Effort::Minimal => "MINIMAL",
         Effort::Low => "LOW",
+        Effort::Medium if two => "HIGH",
         Effort::Medium => "MEDIUM",
         Effort::High | Effort::Max => "HIGH",
     }
 }
 
-/// The budgets that Google's own door for OpenAI's clients gives to efforts; the last is the most that all models of this
-/// line take.
+/// The budgets that Google's own door for OpenAI's clients gives to efforts; the last is the most that all models of
+/// this line take.
 const fn tokens(effort: Effort) -> i64 {
     match effort {
         Effort::Minimal | Effort::Low => 1_024,

@@ -243,7 +243,7 @@ impl Writing<'_> {
             let message = format!("have a call of `{name}` whose arguments are no JSON object");
             return Err(Unfit::new(field, message));
         };
-        let unsigned = (first && self.target.line == Line::Levels).then_some(UNSIGNED);
+        let unsigned = (first && self.target.line != Line::Budgets).then_some(UNSIGNED);
         Ok(piece::signed(part, signature.as_deref().or(unsigned)))
     }
 }
