@@ -8,6 +8,7 @@ mod read;
 use serde_json::{Map, Value, json};
 
 use crate::canon::{Losses, Unfit};
+use crate::openai::scan::MAX_DEPTH;
 
 pub(super) use read::from_subset;
 
@@ -56,7 +57,7 @@ const FORMATS: [&str; 6] = ["date-time", "enum", "int32", "int64", "float", "dou
 /// # Errors
 /// [`Unfit`] where it refers to itself, to elsewhere, or grows too large.
 pub(super) fn to_subset(schema: &Value, place: &str, losses: &mut Losses) -> Result<Value, Unfit> {
-    let mut writing = Writing { root: schema, losses, within: Vec::new(), left: MOST_NODES };
+    let mut writing = Writing { root: schema, losses, within: Vec::new(), depth: 0, left: MOST_NODES };
     writing.node(schema, place).map(Value::Object)
 }
 
@@ -65,14 +66,24 @@ struct Writing<'a> {
     losses: &'a mut Losses,
     /// References that are being written out.
     within: Vec<&'a str>,
+    /// How deep the node stands that is being written, references written out.
+    depth: usize,
     left: usize,
 }
 
 impl<'a> Writing<'a> {
     fn node(&mut self, schema: &'a Value, place: &str) -> Result<Map<String, Value>, Unfit> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| {
+        let left = self.left.checked_sub(1).filter(|_left| self.depth < MAX_DEPTH);
+        self.left = left.ok_or_else(|| {
             Unfit::new(place, "grows too large when its references are written out; make it smaller")
         })?;
+        self.depth += 1;
+        let written = self.fields(schema, place);
+        self.depth -= 1;
+        written
+    }
+
+    fn fields(&mut self, schema: &'a Value, place: &str) -> Result<Map<String, Value>, Unfit> {
         let Value::Object(fields) = schema else {
             if schema != &Value::Bool(true) {
                 self.losses.drop(place, "any value is taken");

@@ -97,6 +97,12 @@ fn references_that_cannot_be_written_out_are_refused() {
     }
     let bomb = json!({"$ref": "#/$defs/d16", "$defs": definitions});
     assert!(to_subset(&bomb, "p", &mut losses()).unwrap_err().message.contains("too large"));
+    // Each definition holds the next one: 4,000 levels.
+    let definitions: Map<String, Value> = (0..4_000_usize)
+        .map(|level| (format!("d{level}"), json!({"items": {"$ref": format!("#/$defs/d{}", level + 1)}})))
+        .collect();
+    let ladder = json!({"$ref": "#/$defs/d0", "$defs": definitions});
+    assert!(to_subset(&ladder, "p", &mut losses()).unwrap_err().message.contains("too large"));
 }
 
 #[test]

@@ -93,6 +93,8 @@ fn choices_are_told_apart_by_their_index() {
     let answer = answer_of(&json!({"candidates": [said("B", Some(1)), said("A", Some(0))]})).unwrap();
     let texts: Vec<_> = answer.choices.iter().map(|choice| choice.parts[0].clone()).collect();
     assert_eq!(texts, [Part::text("A"), Part::text("B")]);
+    let unnamed = answer_of(&json!({"candidates": [said("A", None), said("B", None)]})).unwrap();
+    assert_eq!(unnamed.choices.len(), 2);
     assert_eq!(answer_of(&json!({"candidates": [said("A", Some(999))]})), Err(BadReply::Malformed));
 }
 
