@@ -12,8 +12,13 @@ use crate::openai::scan::MAX_DEPTH;
 
 pub(super) use read::from_subset;
 
-/// Most nodes of a schema whose references are written out. Each may be written out many times, in turn.
-const MOST_NODES: usize = 4_096;
+/// What may be written out of references, in values and in pieces of 64 letters of texts. A definition may be referred to
+/// many times, by others that are, too.
+const MOST_COPIED: usize = 65_536;
+
+/// Longest path that is told, and longest key in it, in letters: callers' keys are as long as they like.
+const LONGEST_PLACE: usize = 512;
+const LONGEST_KEY: usize = 64;
 
 /// Keywords that both have.
 const SHARED: [&str; 15] = [
@@ -57,7 +62,7 @@ const FORMATS: [&str; 6] = ["date-time", "enum", "int32", "int64", "float", "dou
 /// # Errors
 /// [`Unfit`] where it refers to itself, to elsewhere, or grows too large.
 pub(super) fn to_subset(schema: &Value, place: &str, losses: &mut Losses) -> Result<Value, Unfit> {
-    let mut writing = Writing { root: schema, losses, within: Vec::new(), depth: 0, left: MOST_NODES };
+    let mut writing = Writing { root: schema, losses, within: Vec::new(), depth: 0, left: MOST_COPIED };
     writing.node(schema, place).map(Value::Object)
 }
 
@@ -73,10 +78,9 @@ struct Writing<'a> {
 
 impl<'a> Writing<'a> {
     fn node(&mut self, schema: &'a Value, place: &str) -> Result<Map<String, Value>, Unfit> {
-        let left = self.left.checked_sub(1).filter(|_left| self.depth < MAX_DEPTH);
-        self.left = left.ok_or_else(|| {
-            Unfit::new(place, "grows too large when its references are written out; make it smaller")
-        })?;
+        if self.depth >= MAX_DEPTH {
+            return Err(too_large(place));
+        }
         self.depth += 1;
         let written = self.fields(schema, place);
         self.depth -= 1;
@@ -111,6 +115,7 @@ impl<'a> Writing<'a> {
         let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
         let target =
             target.ok_or_else(|| Unfit::new(place, "refers to what is not in this schema; include it"))?;
+        self.left = self.left.checked_sub(weight(target)).ok_or_else(|| too_large(place))?;
         self.within.push(reference);
         let written = self.node(target, place);
         self.within.pop();
@@ -125,7 +130,7 @@ impl<'a> Writing<'a> {
         place: &str,
         out: &mut Map<String, Value>,
     ) -> Result<(), Unfit> {
-        let inner = format!("{place}.{name}");
+        let inner = inner(place, name);
         match (name, value) {
             ("$ref", _) => {}
             ("additionalProperties", Value::Object(_)) => self.losses.drop(inner, ""),
@@ -155,9 +160,9 @@ impl<'a> Writing<'a> {
     }
 
     fn properties(&mut self, list: &'a Map<String, Value>, place: &str) -> Result<Value, Unfit> {
-        let written = list.iter().map(|(key, schema)| {
-            Ok((key.clone(), Value::Object(self.node(schema, &format!("{place}.{key}"))?)))
-        });
+        let written = list
+            .iter()
+            .map(|(key, schema)| Ok((key.clone(), Value::Object(self.node(schema, &inner(place, key))?))));
         Ok(Value::Object(written.collect::<Result<_, Unfit>>()?))
     }
 
@@ -254,12 +259,36 @@ impl<'a> Writing<'a> {
                     (Some(Value::Array(known)), Value::Array(more)) if name == "required" => {
                         known.extend(more);
                     }
-                    (_other, value) => self.put(out, &name, value, format!("{place}.{name}")),
+                    (_other, value) => self.put(out, &name, value, inner(&place, &name)),
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Where a member of a schema stands.
+fn inner(place: &str, name: &str) -> String {
+    if place.len() > LONGEST_PLACE {
+        return place.to_owned();
+    }
+    let end = name.char_indices().nth(LONGEST_KEY).map_or(name.len(), |(end, _letter)| end);
+    format!("{place}.{}", name.get(..end).unwrap_or_default())
+}
+
+fn too_large(place: &str) -> Unfit {
+    Unfit::new(place, "grows too large when its references are written out; make it smaller")
+}
+
+/// How much a copy of a value is.
+fn weight(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len() / 64,
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() / 64 + weight(value)).sum(),
+    };
+    inside.saturating_add(1)
 }
 
 fn is_null(schema: &Value) -> bool {

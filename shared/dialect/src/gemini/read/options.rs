@@ -56,7 +56,7 @@ fn sampling(config: &mut Members, call: &mut Call) -> Result<(), Unfit> {
 fn format(config: &mut Members, losses: &mut Losses) -> Result<Format, Unfit> {
     let place = config.path("responseSchema");
     let subset = config.take("responseSchema");
-    let subset = subset.map(|subset| schema::from_subset(&subset, &place, losses)).transpose()?;
+    let subset = subset.map(|subset| schema::from_subset(subset, &place, losses)).transpose()?;
     let given = [config.take("responseJsonSchema"), config.take("_responseJsonSchema"), subset];
     let mut given = given.into_iter().flatten();
     let schema = given.next();

@@ -27,7 +27,7 @@ pub(super) fn tools(body: &mut Members, call: &mut Call, losses: &mut Losses) ->
 fn function(mut declared: Members, losses: &mut Losses) -> Result<Tool, Unfit> {
     let place = declared.path("parameters");
     let subset = declared.take("parameters");
-    let subset = subset.map(|subset| schema::from_subset(&subset, &place, losses)).transpose()?;
+    let subset = subset.map(|subset| schema::from_subset(subset, &place, losses)).transpose()?;
     let schema = declared.take("parametersJsonSchema");
     if schema.is_some() && subset.is_some() {
         return Err(Unfit::new(place, "and `parametersJsonSchema` are both there; send one of the two"));
