@@ -1,5 +1,7 @@
 //! Instructions and contents, as turns.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use serde_json::Value;
 
 use crate::canon::{Call, Losses, Members, Part, Role, ToolCall, ToolResult, Turn, Unfit};
@@ -12,8 +14,12 @@ const BUILT_IN: [&str; 4] = ["executableCode", "codeExecutionResult", "toolCall"
 /// in the order of the calls.
 #[derive(Debug, Default)]
 struct Calls {
-    /// Id, name, and whether a result came.
-    made: Vec<(String, String, bool)>,
+    /// Each call's id, and whether a result came.
+    made: Vec<(String, bool)>,
+    /// The place of the latest call of an id.
+    by_id: BTreeMap<String, usize>,
+    /// The places of calls of a name, the first first.
+    by_name: BTreeMap<String, VecDeque<usize>>,
 }
 
 /// The texts of a system instruction.
@@ -138,7 +144,10 @@ impl Calls {
         let name = call.need_text("name")?;
         let arguments = chunk::arguments(&mut call)?;
         call.finish(losses);
-        self.made.push((id.clone(), name.clone(), false));
+        let place = self.made.len();
+        self.made.push((id.clone(), false));
+        self.by_id.insert(id.clone(), place);
+        self.by_name.entry(name.clone()).or_default().push_back(place);
         Ok(ToolCall { id, name, arguments, signature, cache: false })
     }
 
@@ -165,14 +174,24 @@ impl Calls {
 
     /// The call that a result is for: the latest of that id, else the first of that name that waits for one.
     fn answered(&mut self, id: Option<&str>, name: &str) -> Option<String> {
-        let by_id = self.made.iter_mut().rev().find(|(made, _name, _done)| Some(made.as_str()) == id);
-        let found = match by_id {
-            Some(found) => Some(found),
-            None => self.made.iter_mut().find(|(_made, of, done)| of == name && !done),
+        let place = match id.and_then(|id| self.by_id.get(id)) {
+            Some(place) => *place,
+            None => self.waiting(name)?,
         };
-        let (made, _name, done) = found?;
+        let (id, done) = self.made.get_mut(place)?;
         *done = true;
-        Some(made.clone())
+        Some(id.clone())
+    }
+
+    fn waiting(&mut self, name: &str) -> Option<usize> {
+        let places = self.by_name.get_mut(name)?;
+        let done = |place: usize| self.made.get(place).is_none_or(|(_id, done)| *done);
+        while let Some(place) = places.pop_front() {
+            if !done(place) {
+                return Some(place);
+            }
+        }
+        None
     }
 }
 
