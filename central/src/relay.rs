@@ -50,7 +50,7 @@ impl Relay {
             return None;
         };
         match keys.open(of, sealed) {
-            Ok(secret) => Credential::bearer(&secret),
+            Ok(secret) => Credential::of(&secret),
             Err(error) => {
                 tracing::error!(%error, "a provider is called without one of its credentials");
                 None
@@ -76,6 +76,8 @@ fn upstreams(catalog: &Catalog, open: impl Fn(&KeyOf) -> Option<Credential>) -> 
             at: ServeAt::Provider,
             model: model.name.clone(),
             name: provider.name.clone(),
+            dialect: model.dialect,
+            upstream_model: model.upstream_name().to_owned(),
             origin: origin.clone(),
             keys: keys.clone(),
             terms: Terms::default(),

@@ -6,9 +6,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use base::{Code, Tokens};
+use base::Tokens;
 use bytes::Bytes;
-use dialect::openai::{self, Ask, BadRequest, Facts, Media, Off, Patch};
+use dialect::canon::{Losses, Unfit};
+use dialect::openai::{self, Ask, BadRequest, Encoding, Facts, Media, Off, Patch};
+use dialect::{Api, Target};
 use edge_core::bound::{Bound, Size};
 use edge_core::plan::{Attempt, Offer, Path};
 use http::HeaderMap;
@@ -21,6 +23,7 @@ use wire::catalog::{Dialect, Feature, Model, Operation, Timeouts};
 use crate::counting::{Counting, Said};
 use crate::identity::Caller;
 use crate::ingress::Arrival;
+use crate::translate::Telling;
 
 /// Tokens that OpenAI's template puts around a message, its role included, and before the answer (OpenAI cookbook, "How to
 /// count tokens with tiktoken").
@@ -123,6 +126,11 @@ impl Call {
         self.ask.stream
     }
 
+    /// Whether usage was asked for in the stream.
+    pub(crate) const fn include_usage(&self) -> bool {
+        self.ask.include_usage
+    }
+
     /// Length of the body in bytes.
     pub(crate) const fn len(&self) -> usize {
         self.body.len()
@@ -198,6 +206,21 @@ fn media(facts: &Facts, model: &Model) -> Media {
 pub(crate) struct Outbound {
     pub(crate) head: CallHead,
     pub(crate) body: Bytes,
+    /// What the target's API cannot carry of it.
+    pub(crate) losses: Losses,
+    /// How the answer is told, where the target speaks another API than the caller.
+    pub(crate) telling: Option<Telling>,
+}
+
+/// Why a target is sent nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unsent {
+    /// Nothing is left of the call's time.
+    #[error("the call's time is over")]
+    TooLate,
+    /// The target's API cannot express the call.
+    #[error("the call cannot be said in the target's API")]
+    Unfit(#[source] Unfit),
 }
 
 /// What an attempt is told beside the call.
@@ -216,29 +239,25 @@ pub(crate) struct Trying {
 /// The call for one target.
 ///
 /// # Errors
-/// [`Code::DeadlineExceeded`] when nothing is left of it.
+/// [`Unsent`] says why there is none.
 pub(crate) fn outbound(
     arrival: &Arrival,
     caller: &Caller,
     call: &Call,
     target: (&Attempt, &Bound),
     trying: Trying,
-) -> Result<Outbound, Code> {
+) -> Result<Outbound, Unsent> {
     let (attempt, bound) = target;
     let Trying { number, trace, elapsed, place } = trying;
     let model = &attempt.candidate.model;
-    let timeouts = left(model.timeouts, elapsed).ok_or(Code::DeadlineExceeded)?;
-    let body = match model.dialect {
-        Dialect::Openai => {
-            let name = model.upstream_model.as_deref().unwrap_or_else(|| model.name.as_str());
-            let is_off = |feature| call.off.contains(&feature);
-            let off = Off {
-                tools: is_off(Feature::Tools),
-                choices: is_off(Feature::Choices),
-                reasoning: is_off(Feature::Reasoning),
-            };
-            let patch = Patch { model: Some(name), include_usage: true, cap: bound.wire_cap, off };
-            call.ask.patch(&call.body, &patch)
+    let timeouts = left(model.timeouts, elapsed).ok_or(Unsent::TooLate)?;
+    let mut losses = Api::Openai.losses();
+    let (body, telling) = match model.dialect {
+        Dialect::Openai => (call.patched(model, bound), None),
+        other @ (Dialect::Anthropic | Dialect::Gemini) => {
+            let target = egress::target_of(other);
+            let written = call.written(target, (model, bound), &mut losses).map_err(Unsent::Unfit)?;
+            (written.0, Some(Telling::of(target, arrival, call, written.1)))
         }
     };
     let principal = caller.principal();
@@ -262,8 +281,45 @@ pub(crate) fn outbound(
         tokens: bound.likely_tokens(),
         priority: principal.priority.max(arrival.behalf.priority),
         weight: principal.weight,
+        dialect: model.dialect,
     };
-    Ok(Outbound { head, body })
+    Ok(Outbound { head, body, losses, telling })
+}
+
+impl Call {
+    /// The caller's bytes with what differs at `model`.
+    fn patched(&self, model: &Model, bound: &Bound) -> Bytes {
+        let is_off = |feature| self.off.contains(&feature);
+        let off = Off {
+            tools: is_off(Feature::Tools),
+            choices: is_off(Feature::Choices),
+            reasoning: is_off(Feature::Reasoning),
+        };
+        let name = Some(model.upstream_name());
+        let include_usage = model.dialect == Dialect::Openai;
+        self.ask.patch(&self.body, &Patch { model: name, include_usage, cap: bound.wire_cap, off })
+    }
+
+    /// The same in another API, and how its caller wants vectors.
+    fn written(
+        &self,
+        target: Target,
+        (model, bound): (&Model, &Bound),
+        losses: &mut Losses,
+    ) -> Result<(Bytes, Encoding), Unfit> {
+        let form = self.patched(model, bound);
+        match self.operation {
+            Operation::Chat => {
+                let call = Api::Openai.read_call(&form, losses)?;
+                let most = model.output_cap.map(|most| most.0);
+                Ok((target.write_call(&call, most, losses)?.into(), Encoding::default()))
+            }
+            Operation::Embeddings => {
+                let (embed, encoding) = openai::read_embeddings_call(&form, losses)?;
+                Ok((target.write_embeddings_call(&embed, losses)?.into(), encoding))
+            }
+        }
+    }
 }
 
 fn left(timeouts: Timeouts, elapsed: Duration) -> Option<Timeouts> {

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Code, Name};
+use bytes::Bytes;
 use edge_core::bound::Bound;
 use edge_core::plan::{Attempt, Culprit, Link, Links, Path};
 use edge_core::retry::{Again, Budget, Failed as Tried, IN_LINE, Next, Tries};
 use egress::{Egress, Exchange, Failed};
 use seam::{Host, Lock};
-use wire::call::{Failure, Tail};
+use wire::call::{CallHead, Failure, Tail};
 use wire::ledger::Outcome;
 
-use crate::convert::{self, Call, Outbound, Trying};
+use crate::convert::{self, Call, Outbound, Trying, Unsent};
 use crate::passes::Limited;
 use crate::rejection::{self, Rejection};
 use crate::routing::{Route, View};
@@ -83,7 +84,7 @@ impl Dispatcher {
         self.retries.lock().call();
         let mut tries = Tries::default();
         let mut next = route.next(&self.view.load()).map(|attempt| (attempt, Duration::ZERO));
-        let (mut last, mut over) = (None, None);
+        let (mut last, mut over, mut unfit) = (None, None, None);
         // The first target that had no place: the one to wait at.
         let mut full = None;
         while let Some((attempt, place)) = next {
@@ -94,13 +95,23 @@ impl Dispatcher {
                 next = route.next(&self.view.load()).map(|attempt| (attempt, Duration::ZERO));
                 continue;
             }
-            let outbound = self.outbound(account, call, (&attempt, &bound), place)?;
-            account.attempt(&attempt, bound);
-            let begun = match self.send(&attempt.path, outbound, account).await {
+            let Outbound { head, body, losses, telling } =
+                match self.outbound(account, call, (&attempt, &bound), place) {
+                    Ok(outbound) => outbound,
+                    Err(Unsent::TooLate) => return Err(too_late()),
+                    Err(Unsent::Unfit(field)) => {
+                        unfit.get_or_insert(field);
+                        route.leave_out_speakers(attempt.candidate.model.dialect);
+                        next = route.next(&self.view.load()).map(|attempt| (attempt, Duration::ZERO));
+                        continue;
+                    }
+                };
+            account.attempt(&attempt, bound, losses);
+            let begun = match self.send(&attempt.path, (head, body), account).await {
                 Ok(mut reply) => {
                     account.note(std::mem::take(&mut reply.notes));
                     account.keyed(reply.provider_key.take());
-                    begin::begin(reply, call.stream(), self.egress.answers()).await
+                    begin::begin(reply, call.stream(), telling.as_ref(), self.egress.answers()).await
                 }
                 Err(failed) => Err(failed),
             };
@@ -116,7 +127,9 @@ impl Dispatcher {
                 Err(failed) => failed,
             };
             account.failed(&failed);
-            let failed = *failed;
+            let mut failed = *failed;
+            // Its body is in the target's API, and no error of the caller's.
+            failed.failure.body.take_if(|_| telling.is_some());
             route.failed(&attempt, culprit(failed.failure.code));
             let again = self.again(&mut tries, &failed);
             last = Some(failed.failure);
@@ -134,7 +147,8 @@ impl Dispatcher {
             };
         }
         let over = over.map(|limited: Box<Limited>| rejection::over(&limited, self.host.now()));
-        Err(last.map(Rejection::from).or(over).unwrap_or_else(nothing_left))
+        let unfit = unfit.map(Rejection::from);
+        Err(last.map(Rejection::from).or(unfit).or(over).unwrap_or_else(nothing_left))
     }
 
     /// The planted fault: a timer for a second attempt that the first one's answer did not stop.
@@ -152,27 +166,27 @@ impl Dispatcher {
         call: &Call,
         target: (&Attempt, &Bound),
         place: Duration,
-    ) -> Result<Outbound, Rejection> {
-        let open = account.view().ok_or_else(nothing_left)?;
+    ) -> Result<Outbound, Unsent> {
+        let open = account.view().ok_or(Unsent::TooLate)?;
         let number = open.attempts + 1;
         let elapsed = self.host.now().since(open.arrival.started);
         let attempt = Trying { number, trace: open.span_of(number), elapsed, place };
-        convert::outbound(&open.arrival, &open.caller, call, target, attempt).map_err(too_late)
+        convert::outbound(&open.arrival, &open.caller, call, target, attempt)
     }
 
     /// One attempt.
-    async fn send(&self, path: &Path, outbound: Outbound, account: &mut Account) -> Exchange {
+    async fn send(&self, path: &Path, (head, body): (CallHead, Bytes), account: &mut Account) -> Exchange {
         match path {
-            Path::Local => self.egress.serve(outbound.head, outbound.body, account.left()).await,
-            Path::Peer(link) | Path::Central(link) => self.forward(link, outbound, account).await,
+            Path::Local => self.egress.serve(head, body, account.left()).await,
+            Path::Peer(link) | Path::Central(link) => self.forward(link, (head, body), account).await,
         }
     }
 
-    async fn forward(&self, link: &Link, outbound: Outbound, account: &mut Account) -> Exchange {
+    async fn forward(&self, link: &Link, (head, body): (CallHead, Bytes), account: &mut Account) -> Exchange {
         let connection = match self.links.live(&link.node) {
             Some(connection) => connection,
             None => {
-                let patience = Duration::from_millis(outbound.head.timeouts.connect_ms.into());
+                let patience = Duration::from_millis(head.timeouts.connect_ms.into());
                 let address = link.address();
                 match self.host.timeout(patience, self.links.connect(&address)).await {
                     Ok(Ok(connection)) => connection,
@@ -185,7 +199,7 @@ impl Dispatcher {
             }
         };
         account.linked(self.host.now());
-        self.egress.forward(&connection, outbound.head, outbound.body, account.left()).await
+        self.egress.forward(&connection, head, body, account.left()).await
     }
 
     /// Whether another attempt may follow: `None` if not, else how the same target may be tried again.
@@ -240,8 +254,8 @@ fn nothing_left() -> Rejection {
     )
 }
 
-fn too_late(code: Code) -> Rejection {
-    Rejection::new(code, "The call's time was over before a model answered.")
+fn too_late() -> Rejection {
+    Rejection::new(Code::DeadlineExceeded, "The call's time was over before a model answered.")
 }
 
 fn unreachable() -> Box<Failed> {

@@ -38,6 +38,7 @@ pub mod snapshot;
 mod spans;
 mod spool;
 mod thresholds;
+mod translate;
 
 #[cfg(test)]
 mod fixtures;

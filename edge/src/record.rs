@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::{Code, ModelName, Mono, Name, NanoUsd};
+use dialect::canon::Losses;
 use edge_core::plan::Path;
 use telemetry::record::{CallRecord, Principal};
 use wire::ledger::{Outcome, Usage};
@@ -43,6 +44,7 @@ pub(crate) fn keep(edge: &Edge, closed: &Closed<'_>) {
         outcome: receipt.outcome,
         code: receipt.code,
         features_off: open.off.clone(),
+        lost: lost(&open.losses),
         budget: open.stopped.as_ref().map(|stopped| stopped.budget.clone()),
         identified_us: since(open.times.identified),
         admitted_us: since(open.times.admitted),
@@ -135,6 +137,7 @@ fn blank(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>) -> CallRecord 
         outcome: Outcome::Failed,
         code: None,
         features_off: Vec::new(),
+        lost: Vec::new(),
         budget: None,
         limit: None,
         identified_us: None,
@@ -152,6 +155,12 @@ fn blank(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>) -> CallRecord 
         waited_for_credit: false,
         hops: Vec::new(),
     }
+}
+
+/// What a call lost on its way into the target's API, and how many more there are than are told.
+fn lost(losses: &Losses) -> Vec<String> {
+    let more = (losses.more() > 0).then(|| format!("and {} more", losses.more()));
+    losses.told().iter().map(ToString::to_string).chain(more).collect()
 }
 
 fn micros(time: Duration) -> u32 {

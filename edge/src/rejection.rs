@@ -27,7 +27,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) struct Rejection {
     code: Code,
     message: Cow<'static, str>,
-    param: Option<&'static str>,
+    param: Option<Cow<'static, str>>,
     retry_after: Option<Duration>,
     /// The upstream's own words, for a fault of the caller.
     upstream: Option<Box<(u16, Bytes)>>,
@@ -57,8 +57,8 @@ impl Rejection {
         Self { debug: told.map(Box::new), ..self }
     }
 
-    fn about(self, param: &'static str) -> Self {
-        Self { param: Some(param), ..self }
+    fn about(self, param: impl Into<Cow<'static, str>>) -> Self {
+        Self { param: Some(param.into()), ..self }
     }
 
     fn rates(self, told: HeaderMap) -> Self {
@@ -94,7 +94,7 @@ impl Rejection {
         let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = match self.upstream {
             Some(upstream) => upstream.1,
-            None => dialect::openai::error_body(self.code, &self.message, self.param),
+            None => dialect::openai::error_body(self.code, &self.message, self.param.as_deref()),
         };
         let mut response = Response::new(Answer::whole(body));
         *response.status_mut() = status;

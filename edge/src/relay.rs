@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use base::{Code, Mono};
 use bytes::Bytes;
+use dialect::{Translator, Untold};
 use egress::ReplyBody;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -40,7 +41,7 @@ pub(crate) fn respond(
     dispatched: Result<Begun, Rejection>,
     mut account: Account,
 ) -> Result<Response<Answer>, Rejection> {
-    let Begun { status, headers, start, rest } = match dispatched {
+    let Begun { status, headers, start, rest, translator } = match dispatched {
         Ok(begun) => begun,
         Err(rejection) => {
             let told = debug::header(edge, &account, None);
@@ -61,7 +62,7 @@ pub(crate) fn respond(
     };
     let told = debug::header(edge, &account, Some(&body.tail()));
     let streams = is_event_stream(&headers);
-    let relay = Relay { start, body, account, spoke: now, quiet: None };
+    let relay = Relay { start, body, translator, account, spoke: now, quiet: None };
     let (edge, flows) = (Arc::clone(edge), edge.flows.clone());
     let answer = Answer::flow(&flows, move |outlet| async move {
         if streams { relay.events(&edge, &outlet).await } else { relay.bytes(&edge, &outlet).await }
@@ -85,11 +86,11 @@ pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching) -> R
         };
         let now = edge.host.now();
         let rejection = match dispatched {
-            Ok(Begun { status, headers, start, rest }) if is_event_stream(&headers) => {
+            Ok(Begun { status, headers, start, rest, translator }) if is_event_stream(&headers) => {
                 account.answered(status, now);
                 return match rest {
                     Rest::Flowing(body) => {
-                        let relay = Relay { start, body, account, spoke: now, quiet: None };
+                        let relay = Relay { start, body, translator, account, spoke: now, quiet: None };
                         relay.events(&edge, &outlet).await
                     }
                     Rest::Ended(tail) => at_once(&edge, &outlet, account, start, tail).await,
@@ -152,6 +153,8 @@ struct Relay {
     /// What is at hand; sent first.
     start: Bytes,
     body: ReplyBody,
+    /// Makes events into the caller's API, where the target speaks another.
+    translator: Option<Box<Translator>>,
     account: Account,
     /// When something was last said.
     spoke: Mono,
@@ -160,15 +163,31 @@ struct Relay {
 
 impl Relay {
     async fn events(mut self, edge: &Edge, outlet: &Outlet) -> End {
-        while let Some(events) = self.next(edge, outlet).await {
-            self.account.piece(events.len(), self.spoke);
+        loop {
+            let spoke = self.spoke;
+            let Some(events) = self.next(edge, outlet).await else { break };
+            let told = match self.tell(&events) {
+                Ok(told) => told,
+                Err(untold) => return self.untold(edge, outlet, untold).await,
+            };
+            if !told.is_empty() {
+                self.account.piece(told.len(), self.spoke);
+            }
             if let Some(stopped) = self.account.writes(&events, self.spoke) {
                 let last = rejection::stopped_event(stopped);
-                return self.stop(edge, outlet, [events, last]).await;
+                return self.stop(edge, outlet, [told, last]).await;
             }
-            outlet.send(events).await;
+            if told.is_empty() {
+                self.spoke = spoke;
+            } else {
+                outlet.send(told).await;
+            }
         }
-        let tail = self.body.tail();
+        let mut tail = self.body.tail();
+        let mut rest = Bytes::new();
+        if tail.outcome == Outcome::Complete {
+            (rest, tail) = self.finish(tail);
+        }
         let last = match tail.outcome {
             Outcome::Complete => None,
             Outcome::Cut if base::mutant!(CutAsFinished) => None,
@@ -176,22 +195,53 @@ impl Relay {
                 Some(rejection::cut_event(tail.code.unwrap_or(Code::UpstreamCut)))
             }
         };
+        if !rest.is_empty() {
+            self.account.piece(rest.len(), self.spoke);
+        }
         let told = debug::comment(edge, &self.account, Some(&tail));
         self.account.close(tail);
-        for piece in [told, last].into_iter().flatten() {
+        let rest = Some(rest).filter(|rest| !rest.is_empty());
+        for piece in [rest, told, last].into_iter().flatten() {
             outlet.send(piece).await;
         }
         End::Whole
     }
 
+    /// Events as the caller reads them.
+    fn tell(&mut self, events: &Bytes) -> Result<Bytes, Untold> {
+        match &mut self.translator {
+            None => Ok(events.clone()),
+            Some(translator) => translator.push(events),
+        }
+    }
+
+    /// What is left to tell of a stream that is whole, and how it ended after all.
+    fn finish(&mut self, tail: Tail) -> (Bytes, Tail) {
+        match self.translator.as_mut().map(|translator| translator.finish()) {
+            None => (Bytes::new(), tail),
+            Some(Ok(rest)) => (rest, tail),
+            Some(Err(Untold { before })) => (before, cut(tail, Code::UpstreamInvalid)),
+        }
+    }
+
+    /// Events that cannot be told to the caller: the upstream's work is cancelled.
+    async fn untold(self, edge: &Edge, outlet: &Outlet, Untold { before }: Untold) -> End {
+        let tail = cut(self.body.tail(), Code::UpstreamInvalid);
+        self.end(edge, outlet, [before, rejection::cut_event(Code::UpstreamInvalid)], tail).await
+    }
+
     /// A budget holds no more: the upstream's work is cancelled before the caller takes the last events.
-    async fn stop(mut self, edge: &Edge, outlet: &Outlet, [events, last]: [Bytes; 2]) -> End {
-        let code = Some(Code::BudgetExceeded);
-        let tail = Tail { outcome: Outcome::Cut, code, ..self.body.tail() };
+    async fn stop(self, edge: &Edge, outlet: &Outlet, pieces: [Bytes; 2]) -> End {
+        let tail = cut(self.body.tail(), Code::BudgetExceeded);
+        self.end(edge, outlet, pieces, tail).await
+    }
+
+    async fn end(mut self, edge: &Edge, outlet: &Outlet, [events, last]: [Bytes; 2], tail: Tail) -> End {
         let told = debug::comment(edge, &self.account, Some(&tail));
         self.account.close(tail);
         drop(self);
-        for piece in [Some(events), told, Some(last)].into_iter().flatten() {
+        let events = Some(events).filter(|events| !events.is_empty());
+        for piece in [events, told, Some(last)].into_iter().flatten() {
             outlet.send(piece).await;
         }
         End::Whole
@@ -233,6 +283,10 @@ impl Relay {
         self.account.close(tail);
         end
     }
+}
+
+fn cut(tail: Tail, code: Code) -> Tail {
+    Tail { outcome: Outcome::Cut, code: Some(code), ..tail }
 }
 
 impl Drop for Relay {

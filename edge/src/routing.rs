@@ -11,7 +11,7 @@ use base::{Amount, BudgetId, ModelName, Name, RegionName, Tokens, WallMs};
 use edge_core::bound::{Bound, Lacks, Size};
 use edge_core::plan::{Attempt, Candidate, Culprit, Links, Offer, Plan};
 use seam::{Host, Stop};
-use wire::catalog::{Budget, Operation};
+use wire::catalog::{Budget, Dialect, Operation};
 
 use crate::convert::Call;
 use crate::identity::Caller;
@@ -153,6 +153,14 @@ impl Route {
     /// Leaves out models.
     pub(crate) fn leave_out_models(&mut self, models: &[usize]) {
         self.bounds.retain(|(model, _bound)| !models.contains(model));
+    }
+
+    /// Leaves out the models that speak an API.
+    pub(crate) fn leave_out_speakers(&mut self, dialect: Dialect) {
+        let Self { offer, bounds, .. } = self;
+        let speaks =
+            |model: &usize| offer.candidates().any(|one| one.index == *model && one.model.dialect == dialect);
+        bounds.retain(|(model, _bound)| !speaks(model));
     }
 
     /// What pays for it.

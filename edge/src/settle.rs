@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use base::{Code, ModelName, Mono, Name, Usage};
 use bytes::Bytes;
+use dialect::Api;
+use dialect::canon::Losses;
 use edge_core::bound::Bound;
 use edge_core::plan::{Attempt, Candidate};
 use egress::{Failed, Left};
@@ -64,6 +66,8 @@ pub(crate) struct Open {
     /// How far it came, should the caller leave now.
     left: Left,
     pub(crate) attempts: u16,
+    /// What the last attempt's API could not carry of the call.
+    pub(crate) losses: Losses,
     /// The provider's key that the last attempt was made with, as far as it was told.
     provider_key: Option<Name>,
     pub(crate) hops: Vec<Hop>,
@@ -128,6 +132,7 @@ impl Account {
             trying: None,
             left: Left::untouched(),
             attempts: 0,
+            losses: Api::Openai.losses(),
             provider_key: None,
             hops: Vec::new(),
             notes: Vec::new(),
@@ -154,12 +159,13 @@ impl Account {
     }
 
     /// An attempt begins.
-    pub(crate) fn attempt(&mut self, attempt: &Attempt, bound: Bound) {
+    pub(crate) fn attempt(&mut self, attempt: &Attempt, bound: Bound, losses: Losses) {
         if let Some(open) = &mut self.0 {
             if open.attempt.is_none() || !base::mutant!(FirstModelBilled) {
                 open.attempt = Some((attempt.clone(), bound));
             }
             open.attempts += 1;
+            open.losses = losses;
             open.provider_key = None;
             open.left = Left::untouched();
             open.trying = Some(Trying::begin(open.edge.host.now(), open.hops.len()));

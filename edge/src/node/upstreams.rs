@@ -23,6 +23,8 @@ pub(super) fn of(catalog: &Catalog, home: &RegionName) -> Vec<Upstream> {
                 at: ServeAt::Replicas,
                 model: model.name.clone(),
                 name: replica.name.clone(),
+                dialect: model.dialect,
+                upstream_model: model.upstream_name().to_owned(),
                 origin,
                 keys: Vec::new(),
                 terms: Terms {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Amount, Code, ModelName, Mono, Unit, WallMs};
+use dialect::canon::Unfit;
 use edge_core::bound::Lacks;
 use edge_core::limits::{Per, Refused};
 use wire::catalog::{Budget, Feature, Window};
@@ -141,6 +142,17 @@ impl From<Unreadable> for Rejection {
                 }
             }
         }
+    }
+}
+
+impl From<Unfit> for Rejection {
+    fn from(error: Unfit) -> Self {
+        let words = match error.param.as_str() {
+            "" => error.message,
+            _field => error.to_string(),
+        };
+        let rejection = Self::new(Code::InvalidRequest, words);
+        if error.param.is_empty() { rejection } else { rejection.about(error.param) }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use base::{BudgetId, Name, Tokens, Usage};
 use bytes::Bytes;
-use dialect::openai;
+use dialect::Target;
 use edge_core::spending::Spending;
 use tokens::Tokenizer;
 use wire::catalog::Mode;
@@ -33,6 +33,8 @@ const UNBUILT: usize = 64 * 1024;
 /// A stream whose strict budgets hold no more than its bounds.
 #[derive(Debug)]
 pub(super) struct Metered {
+    /// The API of its events.
+    target: Target,
     spending: Spending,
     counting: Counting,
     tokenizer: Tokenizer,
@@ -74,12 +76,13 @@ impl Metered {
         counting.build(&open.edge.host, &tokenizer);
         let spending = Spending::new(open.price().cloned(), held);
         let (counted, rest) = (Tokens(0), String::new());
-        Some(Self { spending, counting, tokenizer, sure, counted, rest })
+        let target = egress::target_of(attempt.candidate.model.dialect);
+        Some(Self { target, spending, counting, tokenizer, sure, counted, rest })
     }
 
-    /// More was written. Whether a count of it is due.
+    /// More was written, in the target's API. Whether a count of it is due.
     pub(super) fn take(&mut self, events: &Bytes) -> bool {
-        openai::written(events, |text| self.rest.push_str(text));
+        self.target.written(events, |text| self.rest.push_str(text));
         self.rest.len() >= AT_ONCE && (self.counting.is_built(&self.tokenizer) || self.rest.len() > UNBUILT)
     }
 

@@ -14,6 +14,7 @@ mod stop;
 mod usage;
 mod write;
 mod writer;
+mod written;
 
 pub use answer::{Stamp, read_answer, write_answer};
 pub use count::{read_counted, write_counted};
@@ -23,6 +24,7 @@ pub use read::{read_call, read_count};
 pub use reader::Reader;
 pub use write::{Target, Thinks, write_call, write_count};
 pub use writer::Writer;
+pub use written::written;
 
 #[cfg(test)]
 mod tests;

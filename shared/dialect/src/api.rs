@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::canon::{Answer, Call, Event, Losses, Unfit};
 use crate::sse::{Data, Judged, Splitter, read_event};
-use crate::{anthropic, openai};
+use crate::{Reader, Target, anthropic, openai};
 
 /// An API that callers speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,11 +99,11 @@ impl Stamp {
     }
 }
 
-/// A target's stream of chat chunks as the stream of its caller's API, as it comes.
+/// A target's stream as the stream of its caller's API, as it comes.
 #[derive(Debug)]
 pub struct Translator {
     splitter: Splitter,
-    reader: openai::chat::Reader,
+    reader: Reader,
     writer: Writer,
     events: Vec<Event>,
     broken: bool,
@@ -116,14 +116,15 @@ enum Writer {
 }
 
 impl Translator {
-    /// Of one stream; `max_event`: the longest event in bytes.
+    /// Of one stream; `include_usage`: whether its caller asked for usage, where that is asked for; `max_event`: the longest
+    /// event in bytes.
     #[must_use]
-    pub fn new(api: Api, stamp: &Stamp, max_event: usize) -> Self {
+    pub fn new((target, api): (Target, Api), stamp: &Stamp, include_usage: bool, max_event: usize) -> Self {
         let writer = match api {
-            Api::Openai => Writer::Openai(openai::chat::Writer::new(&stamp.openai(), true)),
+            Api::Openai => Writer::Openai(openai::chat::Writer::new(&stamp.openai(), include_usage)),
             Api::Anthropic => Writer::Anthropic(anthropic::Writer::new(&stamp.anthropic())),
         };
-        let (splitter, reader) = (Splitter::new(max_event), openai::chat::Reader::default());
+        let (splitter, reader) = (Splitter::new(max_event), Reader::of(target));
         Self { splitter, reader, writer, events: Vec::new(), broken: false }
     }
 

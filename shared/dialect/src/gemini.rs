@@ -23,6 +23,7 @@ mod target;
 mod usage;
 mod write;
 mod writer;
+mod written;
 
 pub use answer::{Stamp, read_answer, write_answer};
 pub use count::{read_count, read_counted, write_count, write_counted};
@@ -34,6 +35,7 @@ pub use reader::Reader;
 pub use target::{Line, Schemas, Target};
 pub use write::write_call;
 pub use writer::{Framing, Writer};
+pub use written::written;
 
 #[cfg(test)]
 mod tests;

@@ -11,5 +11,7 @@ pub mod canon;
 pub mod gemini;
 pub mod openai;
 pub mod sse;
+mod target;
 
 pub use api::{Api, Stamp, Translator, Untold};
+pub use target::{Meter, Reader, Target};

@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use base::{Blame, Code, Elsewhere, Mono, Name, Usage};
 use bytes::Bytes;
-use dialect::openai::{self, BadReply};
+use dialect::Target;
+use dialect::openai::{BadReply, UpstreamError};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use http::{HeaderValue, Response};
 use hyper::body::Incoming;
@@ -24,7 +26,7 @@ use crate::pool::Shared;
 use crate::source::{Limits, Opened, Source, Timer};
 use crate::spans::Trace;
 use crate::words::{explain, words};
-use crate::{Full, Room, headers, request};
+use crate::{Full, Room, headers, request, target_of};
 
 /// Longest error body that is read, in bytes; callers get no more either.
 const MAX_ERROR: usize = 64 * 1024;
@@ -281,7 +283,7 @@ impl Attempt<'_> {
 
     async fn events(&self, source: Source, trial: &mut Trial) -> Result<Content, Miss> {
         let max = self.shared.options.max_event;
-        let mut events = Box::new(Events::new(source, self.call.hide_usage, max));
+        let mut events = Box::new(Events::new(source, self.target(), self.call.hide_usage, max));
         let started = poll_fn(|cx| events.poll_started(cx)).await;
         trial.first_byte = events.first_byte();
         match started {
@@ -321,8 +323,9 @@ impl Attempt<'_> {
 
     /// Whether the body is an answer. One of the other kind than was asked for is made into that kind.
     fn judge(&self, body: Bytes) -> Result<(Bytes, Option<Usage>), Miss> {
-        let whole = if self.call.operation == Operation::Chat && openai::is_stream(&body) {
-            openai::whole_of_stream(&body).ok_or_else(|| Miss::fault(Fault::Malformed))?
+        let target = self.target();
+        let whole = if self.call.operation == Operation::Chat && target.is_stream(&body) {
+            target.whole_of_stream(&body).map_err(|bad| self.bad(bad, &body))?
         } else {
             body
         };
@@ -330,36 +333,49 @@ impl Attempt<'_> {
         if !self.call.stream {
             return Ok((whole, usage));
         }
-        let stream = openai::stream_of_whole(&whole, !self.call.hide_usage);
+        let stream = target.stream_of_whole(&whole, !self.call.hide_usage);
         Ok((stream.ok_or_else(|| Miss::fault(Fault::Malformed))?, usage))
+    }
+
+    const fn target(&self) -> Target {
+        target_of(self.call.dialect)
     }
 
     fn check(&self, body: Bytes) -> Result<(Bytes, Option<Usage>), Miss> {
         let checked = match self.call.operation {
-            Operation::Chat => openai::check_chat(&body),
-            Operation::Embeddings => openai::check_embeddings(&body),
+            Operation::Chat => self.target().check_answer(&body),
+            Operation::Embeddings => self.target().check_embeddings(&body),
         };
         match checked {
             Ok(usage) => Ok((body, usage)),
-            Err(BadReply::Malformed) => Err(Miss::fault(Fault::Malformed)),
-            Err(BadReply::Empty) => Err(Miss::fault(Fault::Empty)),
-            Err(BadReply::Error(error)) => {
-                let verdict = of_status(error.status.unwrap_or(500), error.meaning(), None)
-                    .unwrap_or_else(|| of_fault(Fault::Malformed));
-                let said = shown(&error.message);
-                let message = explain(verdict.code, error.message);
-                Err(Miss { verdict, message, status: Some(200), said, body: None, wait_ms: None })
-            }
+            Err(bad) => Err(self.bad(bad, &body)),
         }
+    }
+
+    /// A success that holds no answer.
+    fn bad(&self, bad: BadReply, body: &[u8]) -> Miss {
+        let error = match bad {
+            BadReply::Malformed => return Miss::fault(Fault::Malformed),
+            BadReply::Empty => return Miss::fault(Fault::Empty),
+            BadReply::Error(error) => error,
+        };
+        let wait = self.target().retry_after(body);
+        let verdict = of_status(error.status.unwrap_or(500), error.meaning(), wait)
+            .unwrap_or_else(|| of_fault(Fault::Malformed));
+        let said = shown(&error.message);
+        let message = explain(verdict.code, error.message);
+        Miss { verdict, message, status: Some(200), said, body: None, wait_ms: wait.map(wait_ms) }
     }
 
     /// Reads an answer that came as a failure.
     async fn refusal(&self, mut source: Source, status: u16, headers: &HeaderMap) -> Miss {
         let read = read_all(&mut source, MAX_ERROR, &self.shared.options.answers).await;
-        let error = read.as_ref().ok().and_then(|body| openai::upstream_error(body));
+        let (said, target) = (read.as_ref().ok(), self.target());
+        let error = said.and_then(|body| target.upstream_error(body));
         let wait = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let wait = wait.and_then(|value| retry_after(value, self.shared.host.wall()));
-        let meaning = error.as_ref().and_then(openai::UpstreamError::meaning);
+        let wait = wait.or_else(|| said.and_then(|body| target.retry_after(body)));
+        let meaning = error.as_ref().and_then(UpstreamError::meaning);
         let verdict = of_status(status, meaning, wait).unwrap_or_else(|| of_fault(Fault::Malformed));
         source.lease.judge(verdict.health);
         source.lease.settle(Some(Usage::default()));
@@ -371,13 +387,17 @@ impl Attempt<'_> {
         if body.is_some() {
             source.finish();
         }
-        let wait_ms = wait.map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
+        let wait_ms = wait.map(wait_ms);
         Miss { verdict, message, status: Some(status), said, body: body.filter(|_body| theirs), wait_ms }
     }
 
     fn now(&self) -> Mono {
         self.shared.host.now()
     }
+}
+
+fn wait_ms(wait: Duration) -> u32 {
+    u32::try_from(wait.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// An upstream's words as operators may see them.

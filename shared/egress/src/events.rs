@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use base::{Code, Mono, Usage};
 use bytes::Bytes;
-use dialect::openai::{Meter, StreamFault};
+use dialect::openai::StreamFault;
 use dialect::sse::Splitter;
+use dialect::{Meter, Target};
 use upstream::{Fault, Health, Verdict, of_fault, of_status};
 
 use crate::source::Source;
@@ -30,11 +31,11 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(source: Source, hide_usage: bool, max_event: usize) -> Self {
+    pub(crate) fn new(source: Source, target: Target, hide_usage: bool, max_event: usize) -> Self {
         Self {
             source: Some(source),
             splitter: Splitter::new(max_event),
-            meter: Meter::new(hide_usage),
+            meter: Meter::new(target, hide_usage),
             out: VecDeque::new(),
             failed: None,
             first_byte: None,
@@ -84,12 +85,12 @@ impl Events {
     }
 
     /// What was reported so far.
-    pub(crate) const fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&self) -> Option<Usage> {
         self.meter.usage()
     }
 
     /// Whether the answer is whole.
-    pub(crate) const fn complete(&self) -> bool {
+    pub(crate) fn complete(&self) -> bool {
         self.meter.complete() && self.failed.is_none()
     }
 

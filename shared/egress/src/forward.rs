@@ -5,8 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use base::Code;
 use bytes::{Bytes, BytesMut};
-use dialect::openai::Meter;
-use dialect::sse::{self, Splitter};
+use dialect::{Target, sse};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mesh::{Connection, Frame, MeshError, Receiver, Sender};
 use seam::Host;
@@ -17,7 +16,7 @@ use wire::ledger::Outcome;
 
 use crate::left::{Asked, Left};
 use crate::source::{Limits, Timer};
-use crate::{Egress, Exchange, Failed, Reply, ReplyBody};
+use crate::{Egress, Exchange, Failed, Reply, ReplyBody, target_of};
 
 /// The answer of a forwarded call. The serving end keeps the limits of time between its pieces; here counts the whole
 /// call's, and the connection's own liveness.
@@ -32,6 +31,7 @@ pub(crate) struct Forwarded {
     /// The item handed on last; it tells whether the answer said why it ended.
     last: Bytes,
     stream: bool,
+    target: Target,
     end: Option<Result<Tail, Code>>,
 }
 
@@ -63,7 +63,7 @@ impl Egress {
         let host = &self.shared.host;
         let mut ongoing = Ongoing { host, waits: call.place_ms > 0, sent: false, streams: None, left };
         let limits = Limits::new(&call.timeouts, host.now());
-        let stream = call.stream;
+        let (stream, target) = (call.stream, target_of(call.dialect));
         let opened = host.timeout(limits.connect, connection.open(Opening::Call)).await;
         let Ok(Ok(streams)) = opened else {
             ongoing.decided();
@@ -85,7 +85,8 @@ impl Egress {
             Ok(Ok(Begun::Reply(head, notes))) => {
                 let limit = Limit { timer: Timer::new(host.clone()), limits };
                 let (part, last) = (BytesMut::new(), Bytes::new());
-                let body = Forwarded { sender: Some(sender), receiver, limit, part, last, stream, end: None };
+                let sender = Some(sender);
+                let body = Forwarded { sender, receiver, limit, part, last, stream, target, end: None };
                 let headers = headers(&head);
                 let (status, provider_key) = (head.status, head.provider_key);
                 Ok(Reply { status, headers, body: ReplyBody::forwarded(body), provider_key, notes })
@@ -241,11 +242,7 @@ impl Forwarded {
     }
 
     fn is_whole(&self) -> bool {
-        if !self.stream {
-            return false;
-        }
-        let (mut meter, mut splitter) = (Meter::new(false), Splitter::new(usize::MAX));
-        splitter.push(&self.last, |event| meter.judge(event), drop).is_ok() && meter.complete()
+        self.stream && self.target.ends(&self.last)
     }
 
     pub(crate) fn tail(&self) -> Tail {

@@ -5,9 +5,11 @@ use http::HeaderName;
 use http::header::{CONNECTION, HeaderMap};
 
 /// Headers of a caller that an upstream may see. None of them carries a credential.
-const TO_UPSTREAM: [&str; 8] = [
+const TO_UPSTREAM: [&str; 10] = [
     "accept",
     "accept-language",
+    "anthropic-beta",
+    "anthropic-version",
     "baggage",
     "content-type",
     "openai-beta",
@@ -16,7 +18,7 @@ const TO_UPSTREAM: [&str; 8] = [
     "x-request-id",
 ];
 
-/// Prefix of what OpenAI's clients tell about themselves: language, version, retry count.
+/// Prefix of what OpenAI's and Anthropic's clients tell about themselves: language, version, retry count.
 const CLIENT_FACTS: &str = "x-stainless-";
 
 /// Headers of an upstream that no caller sees: they describe its connection, its origin or its body before our reading.

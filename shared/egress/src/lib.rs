@@ -13,6 +13,7 @@
 
 mod account;
 mod answer;
+mod api;
 mod body;
 mod call;
 mod connection;
@@ -37,6 +38,7 @@ mod words;
 
 pub use account::{Key, KeyModelState, KeyState};
 pub use answer::{answer, decline};
+pub use api::target_of;
 pub use body::ReplyBody;
 pub use exchange::{Exchange, Failed, Reply};
 pub use fetch::{Unfetched, fetch};

@@ -89,20 +89,30 @@ impl Origin {
 /// What makes us known to an upstream. It never shows itself.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
-    authorization: HeaderValue,
+    secret: HeaderValue,
+    bearer: HeaderValue,
 }
 
 impl Credential {
-    /// A bearer token; `None` when the secret cannot stand in a header.
+    /// Of a secret; `None` when it cannot stand in a header.
     #[must_use]
-    pub fn bearer(secret: &str) -> Option<Self> {
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {secret}")).ok()?;
-        authorization.set_sensitive(true);
-        Some(Self { authorization })
+    pub fn of(secret: &str) -> Option<Self> {
+        let hidden = |text: &str| {
+            let mut value = HeaderValue::from_str(text).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        };
+        Some(Self { secret: hidden(secret)?, bearer: hidden(&format!("Bearer {secret}"))? })
     }
 
-    pub(crate) const fn authorization(&self) -> &HeaderValue {
-        &self.authorization
+    /// As it is.
+    pub(crate) const fn secret(&self) -> &HeaderValue {
+        &self.secret
+    }
+
+    /// As a bearer token.
+    pub(crate) const fn bearer(&self) -> &HeaderValue {
+        &self.bearer
     }
 }
 
@@ -134,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_credential_does_not_show_itself() {
-        let credential = Credential::bearer("sk-secret").unwrap();
-        assert_eq!(format!("{credential:?} {:?}", credential.authorization()), "Credential(..) Sensitive");
+        let credential = Credential::of("sk-secret").unwrap();
+        let shown = format!("{credential:?} {:?} {:?}", credential.bearer(), credential.secret());
+        assert_eq!(shown, "Credential(..) Sensitive Sensitive");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::{ModelName, Mono, Name};
 use upstream::{Crowded, KeyCall, Lack, Waiter};
 use wire::call::{CallHead, ServeAt};
+use wire::catalog::Dialect;
 
 use crate::instance::Instance;
 use crate::line::{Line, NotYet, Waited};
@@ -19,6 +20,7 @@ pub(crate) type Places = Line<Waiting, Place>;
 pub(crate) struct Wanted<'a> {
     pub(crate) model: &'a ModelName,
     pub(crate) at: ServeAt,
+    pub(crate) dialect: Dialect,
     /// The most tokens that it can be.
     pub(crate) tokens: u64,
     pub(crate) tried: &'a Tried,
@@ -37,13 +39,15 @@ pub(crate) struct Tried {
 pub(crate) struct Waiting {
     model: ModelName,
     at: ServeAt,
+    dialect: Dialect,
     tokens: u64,
     tried: Tried,
 }
 
 impl<'a> Wanted<'a> {
     pub(crate) const fn by(call: &'a CallHead, tried: &'a Tried) -> Self {
-        Self { model: &call.model, at: call.serve_at, tokens: call.tokens, tried }
+        let CallHead { model, serve_at, dialect, tokens, .. } = call;
+        Self { model, at: *serve_at, dialect: *dialect, tokens: *tokens, tried }
     }
 
     /// What it wants of a key.
@@ -65,7 +69,8 @@ impl Tried {
 
 impl Waiting {
     fn wanted(&self) -> Wanted<'_> {
-        Wanted { model: &self.model, at: self.at, tokens: self.tokens, tried: &self.tried }
+        let Self { model, at, dialect, tokens, tried } = self;
+        Wanted { model, at: *at, dialect: *dialect, tokens: *tokens, tried }
     }
 }
 
@@ -80,8 +85,9 @@ impl Shared {
         let Some(line) = self.line(&call.model) else { return Place::None };
         let (tenant, weight, priority) = (call.tenant.clone(), call.weight, call.priority);
         let waiter = Waiter { tenant, weight, priority, until, lack: Lack::default() };
-        let (model, at, tokens) = (call.model.clone(), call.serve_at, call.tokens);
-        let waiting = Waiting { model, at, tokens, tried: tried.clone() };
+        let CallHead { model, serve_at, dialect, tokens, .. } = call;
+        let (at, dialect, tokens) = (*serve_at, *dialect, *tokens);
+        let waiting = Waiting { model: model.clone(), at, dialect, tokens, tried: tried.clone() };
         match line.wait(waiter, waiting, || self.serve_line(&line)).await {
             Waited::Served(place) => place,
             Waited::Late => Place::Full { until: None },

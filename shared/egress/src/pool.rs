@@ -12,6 +12,7 @@ use telemetry::metrics::{KeyMetrics, QueueMetrics};
 use telemetry::trace::Tracer;
 use upstream::{Barred, Bounds, Choice, Terms, choose};
 use wire::call::{CallHead, ServeAt};
+use wire::catalog::Dialect;
 
 use crate::account::{Account, Key, KeyState};
 use crate::instance::{Instance, Keeping, Lease};
@@ -92,6 +93,10 @@ pub struct Upstream {
     pub model: ModelName,
     /// The replica's or provider's name.
     pub name: Name,
+    /// The API it speaks.
+    pub dialect: Dialect,
+    /// What it calls the model.
+    pub upstream_model: String,
     /// Root of its API.
     pub origin: Origin,
     /// What makes us known to it, the same for every model of one name; without any, it is called without a credential.
@@ -295,7 +300,8 @@ impl Shared {
         for _race in 0..4 {
             let mut barred: Option<Barred> = None;
             let offer = |one: &Arc<Instance>| {
-                let open = one.spec.at == wanted.at && !wanted.tried.has(one);
+                let serves = (one.spec.at, one.spec.dialect) == (wanted.at, wanted.dialect);
+                let open = serves && !wanted.tried.has(one);
                 let offer = if open { one.offer(wanted, now) } else { Ok(None) };
                 offer.unwrap_or_else(|bar| {
                     barred = Some(barred.map_or(bar, |first| first.min(bar)));

@@ -1,16 +1,16 @@
 //! A call as an upstream sees it: the caller's body, those of its headers that may pass, and the credential of one of our keys.
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
 use telemetry::trace::Context;
 use wire::call::CallHead;
 
-use crate::{Credential, Upstream, headers};
+use crate::{Credential, Upstream, api, headers};
 
 /// The request, made within `span` if this node traces it; `absolute` where the target carries scheme and host. `None`
-/// when the origin cannot stand in one.
+/// when the origin cannot stand in one, or the upstream's API has no such operation.
 pub(crate) fn build(
     (upstream, credential): (&Upstream, Option<&Credential>),
     call: &CallHead,
@@ -20,7 +20,8 @@ pub(crate) fn build(
 ) -> Option<Request<Full<Bytes>>> {
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = upstream.origin.target(call.operation.openai_path(), absolute)?;
+    let path = api::path(call, &upstream.upstream_model)?;
+    *request.uri_mut() = upstream.origin.target(&path, absolute)?;
     let headers = request.headers_mut();
     if !absolute {
         headers.insert(HOST, upstream.origin.host_header().clone());
@@ -29,9 +30,7 @@ pub(crate) fn build(
     headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     // We read what passes; an upstream that compresses all the same is refused.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    if let Some(credential) = credential {
-        headers.insert(AUTHORIZATION, credential.authorization().clone());
-    }
+    api::introduce(call.dialect, credential, headers);
     let trace = match span {
         Some(span) => HeaderValue::try_from(span.to_string()).ok(),
         None => call.traceparent.as_ref().and_then(|value| HeaderValue::from_str(value).ok()),
@@ -46,6 +45,7 @@ pub(crate) fn build(
 fn pass(call: &CallHead, headers: &mut HeaderMap) {
     for (name, value) in &call.headers {
         if headers::passes_to_upstream(name)
+            && api::knows(call.dialect, name)
             && let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_bytes(value))
         {
             headers.append(name, value);

@@ -2,6 +2,7 @@
 //! has its file.
 
 mod cancelling;
+mod dialects;
 mod failing;
 mod keeping;
 mod keys;
@@ -20,7 +21,7 @@ use base::{Code, Name, Priority, RequestId};
 use bytes::Bytes;
 use seam::Host;
 use wire::call::{CallHead, ServeAt, Tail};
-use wire::catalog::{Operation, Timeouts};
+use wire::catalog::{Dialect, Operation, Timeouts};
 use wire::ledger::Outcome;
 
 use self::network::{Fake, Step};
@@ -87,6 +88,7 @@ fn call(stream: bool) -> CallHead {
         tokens: 100,
         priority: Priority::Interactive,
         weight: 1,
+        dialect: Dialect::Openai,
     }
 }
 
@@ -107,6 +109,8 @@ fn upstream(name: &str, fake: &Fake) -> Upstream {
         at: ServeAt::Replicas,
         model: "m".parse().unwrap(),
         name: node(name),
+        dialect: Dialect::Openai,
+        upstream_model: "m".to_owned(),
         origin: fake.url().parse().unwrap(),
         keys: vec![key("sk-ours", 1)],
         terms: Terms::default(),
@@ -116,7 +120,7 @@ fn upstream(name: &str, fake: &Fake) -> Upstream {
 /// A key of a weight, named as its credential.
 fn key(secret: &str, weight: u32) -> Key {
     let terms = KeyTerms { name: node(secret), weight, terms: Terms::default() };
-    Key { terms, credential: Credential::bearer(secret).unwrap() }
+    Key { terms, credential: Credential::of(secret).unwrap() }
 }
 
 /// An egress whose model `m` is served by `fakes`, named a, b, c.

@@ -68,6 +68,8 @@ pub struct CallRecord {
     pub code: Option<Code>,
     /// Features that thresholds of its budgets turned off.
     pub features_off: Vec<&'static str>,
+    /// What the target's API could not carry of it, by the caller's names, and what became of it.
+    pub lost: Vec<String>,
     /// The budget that refused it, or that holds no more for its stream.
     pub budget: Option<Name>,
     /// The limit that refused it: whose, `node`, `tenant`, `app`, `key` or `model`, and which, such as `key.requests_per_s`.
@@ -406,6 +408,7 @@ mod tests {
             code: None,
             budget: None,
             features_off: Vec::new(),
+            lost: Vec::new(),
             limit: None,
             identified_us: None,
             admitted_us: None,

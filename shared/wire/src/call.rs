@@ -8,7 +8,7 @@
 use base::{Code, ModelName, Name, Priority, RequestId, TenantName};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Operation, Timeouts};
+use crate::catalog::{Dialect, Operation, Timeouts};
 use crate::ledger::{Outcome, Usage};
 
 /// Who of the receiver's upstreams shall serve.
@@ -55,6 +55,9 @@ pub struct CallHead {
     pub priority: Priority,
     /// Its tenant's share against others' there.
     pub weight: u32,
+    /// The API that the body is in. Only upstreams that speak it are asked, so that a node whose configuration says
+    /// another one asks none.
+    pub dialect: Dialect,
 }
 
 /// The upstream's answer begins.

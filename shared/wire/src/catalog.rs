@@ -85,11 +85,31 @@ pub struct Key {
 }
 
 /// The API an upstream speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
     /// OpenAI's HTTP API and its many compatible servers.
+    #[default]
     Openai,
+    /// Anthropic's Messages API and the servers that speak like it.
+    Anthropic,
+    /// Google's Gemini API.
+    Gemini,
+}
+
+impl Dialect {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Openai, Self::Anthropic, Self::Gemini];
+
+    /// Its name in files and records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
 }
 
 /// A company whose models central calls with its own credentials.
@@ -99,7 +119,7 @@ pub struct Provider {
     pub name: Name,
     /// The API it speaks.
     pub dialect: Dialect,
-    /// Root of its API, without `/v1`.
+    /// Root of its API, without `/v1` or `/v1beta`.
     pub base_url: String,
     /// Its keys; none: it has the one that is called [`DEFAULT_KEY`], or is called without a credential.
     pub keys: Vec<ProviderKey>,
@@ -169,7 +189,7 @@ pub struct Replica {
     pub name: Name,
     /// The region whose edges may call it.
     pub region: RegionName,
-    /// Root of its API, without `/v1`.
+    /// Root of its API, without `/v1` or `/v1beta`.
     pub url: String,
     /// Calls it takes at once; `None`: as many as come.
     pub concurrency: Option<u32>,
@@ -234,6 +254,14 @@ pub struct Model {
     pub timeouts: Timeouts,
     /// Limits of its calls at one edge, whoever calls and wherever it is served.
     pub limits: Limits,
+}
+
+impl Model {
+    /// What its upstreams call it.
+    #[must_use]
+    pub fn upstream_name(&self) -> &str {
+        self.upstream_model.as_deref().unwrap_or_else(|| self.name.as_str())
+    }
 }
 
 /// What bounds the input tokens of sound in a call: its length, a most for each piece, or the smaller of both.

@@ -276,6 +276,7 @@ fn call_head() -> CallHead {
         tokens: 1_500,
         priority: Priority::Batch,
         weight: 3,
+        dialect: Dialect::Gemini,
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 
 use base::{ModelName, Name};
 use wire::catalog::{
-    Budget, Catalog, Group, Key, Limits, Mode, Model, ObjectId, Provider, Replica, Route, Scope, Strategy,
-    Tenant, Timeouts,
+    Budget, Catalog, Dialect, Group, Key, Limits, Mode, Model, ObjectId, Operation, Provider, Replica, Route,
+    Scope, Strategy, Tenant, Timeouts,
 };
 
 use super::url;
@@ -222,7 +222,10 @@ impl Report<'_> {
                     self.add(&id, "provider", format!("no provider {provider:?}; add it under `providers`"));
                 }
                 Some(found) if found.dialect != model.dialect => {
-                    let what = format!("provider {provider} speaks another API than the model's `dialect`");
+                    let (theirs, ours) = (found.dialect.as_str(), model.dialect.as_str());
+                    let what = format!(
+                        "provider {provider} speaks {theirs}, and the model's `dialect` is {ours}; give both the same"
+                    );
                     self.add(&id, "provider", what);
                 }
                 Some(_same) => {}
@@ -240,9 +243,26 @@ impl Report<'_> {
         {
             self.add(&id, "output_cap", format!("exceeds the context of {} tokens", context.0));
         }
+        self.speaks(&id, model);
         self.limits(&id, &model.limits);
         self.replicas(&id, &model.replicas);
         self.timeouts(&id, &model.timeouts);
+    }
+
+    /// What its API has no word for, and what it demands.
+    fn speaks(&mut self, id: &ObjectId, model: &Model) {
+        let has = |operation| model.operations.contains(&operation);
+        if model.dialect != Dialect::Anthropic {
+            return;
+        }
+        if has(Operation::Embeddings) {
+            self.add(id, "operations", "Anthropic's API has no embeddings; leave `embeddings` out");
+        }
+        if has(Operation::Chat) && model.output_cap.is_none() {
+            let what = "is required with `dialect: anthropic`, whose API demands a cap of each call; give the most \
+                        tokens that the model answers with";
+            self.add(id, "output_cap", what);
+        }
     }
 
     fn replicas(&mut self, id: &ObjectId, replicas: &[Replica]) {

@@ -7,8 +7,8 @@ use base::{Amount, KeyHash, Unit};
 use serde_json::{Map, Value, json};
 use settings::decimal;
 use wire::catalog::{
-    Action, Budget, Catalog, Dialect, Key, Limits, Mode, Model, Object, Operation, Provider, ProviderKey,
-    Replica, Route, Scope, Strategy, Tenant, Threshold, Window,
+    Action, Budget, Catalog, Key, Limits, Mode, Model, Object, Operation, Provider, ProviderKey, Replica,
+    Route, Scope, Strategy, Tenant, Threshold, Window,
 };
 
 use super::{accounts, prices};
@@ -109,7 +109,7 @@ fn hash_form(hash: KeyHash) -> String {
 fn provider_form(provider: &Provider) -> Value {
     json!({
         "name": provider.name,
-        "dialect": dialect_form(provider.dialect),
+        "dialect": provider.dialect.as_str(),
         "base_url": provider.base_url,
         "keys": (!provider.keys.is_empty()).then(|| provider.keys.iter().map(provider_key_form).collect::<Vec<_>>()),
     })
@@ -137,7 +137,7 @@ fn model_form(model: &Model) -> Value {
     json!({
         "name": model.name,
         "upstream_model": model.upstream_model,
-        "dialect": dialect_form(model.dialect),
+        "dialect": model.dialect.as_str(),
         "operations": model.operations.iter().copied().map(Operation::as_str).collect::<Vec<_>>(),
         "price": model.price.as_ref().map(prices::form),
         "context": model.context,
@@ -255,12 +255,6 @@ fn threshold_form(threshold: &Threshold) -> Value {
         "except_keys": threshold.except_keys,
         "except_tenants": threshold.except_tenants,
     })
-}
-
-const fn dialect_form(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Openai => "openai",
-    }
 }
 
 fn without_nulls(value: Value) -> Value {

@@ -219,10 +219,9 @@ fn credential(value: &Value) -> Result<String, String> {
 }
 
 fn dialect(value: &Value) -> Result<Dialect, String> {
-    match text(value)?.as_str() {
-        "openai" => Ok(Dialect::Openai),
-        other => Err(format!("{other:?} is not a dialect; known is openai")),
-    }
+    let given = text(value)?;
+    let known = Dialect::ALL.into_iter().find(|dialect| dialect.as_str() == given);
+    known.ok_or_else(|| format!("{given:?} is not a dialect; known are openai, anthropic and gemini"))
 }
 
 fn operation(value: &Value) -> Result<Operation, String> {

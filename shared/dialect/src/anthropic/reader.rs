@@ -77,6 +77,12 @@ impl Reader {
         }
     }
 
+    /// Whether the answer is whole: it said why it ended.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.stopped
+    }
+
     fn event(&mut self, named: &str, payload: &mut Members, events: &mut Vec<Event>) -> Result<(), Unfit> {
         match named {
             "message_start" => self.start(payload, events),

@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 use super::fidelity::fidelity;
 use crate::canon::{Call, Facet, Format, Losses, Unfit};
 
+/// The version from which on models are told to think by effort.
+const FIRST_BY_EFFORT: (u8, u8) = (4, 6);
+
 /// What the target's model is like, where the API's models differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target {
@@ -27,6 +30,20 @@ pub enum Thinks {
     ByEffort,
     /// Within a budget of tokens, as models before it do.
     ByBudget,
+}
+
+impl Thinks {
+    /// How the model of this name is told, by the version in it. Servers of other models take a budget, if they take any.
+    #[must_use]
+    pub fn of(model: &str) -> Self {
+        // Longer numbers are dates.
+        let digits = model.split(|character: char| !character.is_ascii_digit());
+        let mut version =
+            digits.filter(|digits| digits.len() <= 2).filter_map(|digits| digits.parse::<u8>().ok());
+        let version = version.next().map(|major| (major, version.next().unwrap_or(0)));
+        let since = version.is_none_or(|version| version >= FIRST_BY_EFFORT);
+        if since && model.contains("claude") { Self::ByEffort } else { Self::ByBudget }
+    }
 }
 
 /// Writes a request for an answer. A call without a cap gets the model's own: it may then write as much as it could
@@ -151,5 +168,26 @@ impl<'a> Out<'a> {
             self.put("output_config", config);
         }
         Value::Object(self.fields).to_string().into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_model_thinks_follows_from_its_name() {
+        for name in ["claude-opus-4-6", "claude-sonnet-4-6-20260101", "claude-opus-5", "claude-latest"] {
+            assert_eq!(Thinks::of(name), Thinks::ByEffort, "{name}");
+        }
+        for name in [
+            "claude-3-7-sonnet-20250219",
+            "claude-opus-4-20250514",
+            "claude-haiku-4-5-20251001",
+            "anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "qwen3-8b",
+        ] {
+            assert_eq!(Thinks::of(name), Thinks::ByBudget, "{name}");
+        }
     }
 }

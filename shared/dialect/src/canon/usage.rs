@@ -1,5 +1,7 @@
 //! What an answer used, as the provider reports it.
 
+use base::Tokens;
+
 /// Tokens. Each is counted once: `input` is all of the prompt, and what was read from or written to a cache is a part of
 /// it; `output` is all that was made, and thinking is a part of it. `None`: not reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,5 +27,20 @@ impl Usage {
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.input.saturating_add(self.output)
+    }
+
+    /// The same as it is billed. A part is never larger than what it is part of.
+    #[must_use]
+    pub fn as_billed(&self) -> base::Usage {
+        let part = |count: Option<u64>, of: u64| Tokens(count.unwrap_or(0).min(of));
+        let Self { input, cached, cache_written, input_audio, output, thinking, output_audio } = *self;
+        base::Usage {
+            cached_input: part(cached, input),
+            cache_write: part(cache_written, input),
+            audio_input: part(input_audio, input),
+            reasoning: part(thinking, output),
+            audio_output: part(output_audio, output),
+            ..base::Usage::of_text(Tokens(input), Tokens(output))
+        }
     }
 }

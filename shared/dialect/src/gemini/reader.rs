@@ -82,8 +82,7 @@ impl Reader {
     /// # Errors
     /// [`StreamFault::Cut`] when the answer is not whole.
     pub fn close(&mut self, events: &mut Vec<Event>) -> Result<(), StreamFault> {
-        let whole = !self.choices.is_empty() && self.choices.values().all(|choice| choice.reason.is_some());
-        if !whole {
+        if !self.is_whole() {
             return Err(StreamFault::Cut);
         }
         for growing in self.choices.values_mut() {
@@ -95,6 +94,12 @@ impl Reader {
         }
         events.push(Event::End);
         Ok(())
+    }
+
+    /// Whether the answer is whole so far: every choice said why it ended.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.choices.is_empty() && self.choices.values().all(|choice| choice.reason.is_some())
     }
 }
 

@@ -35,6 +35,24 @@ pub enum Line {
     Budgets,
 }
 
+impl Target {
+    /// What Google's own service with the model of this name is like.
+    #[must_use]
+    pub fn of(model: &str) -> Self {
+        Self { schemas: Schemas::of(model), line: Line::of(model), no_ids: false, vertex: false }
+    }
+}
+
+impl Schemas {
+    /// The form that a model's name tells: JSON Schema came with Gemini 2.5.
+    #[must_use]
+    pub fn of(model: &str) -> Self {
+        let name = model.rsplit('/').next().unwrap_or(model);
+        let old = ["gemini-1", "gemini-2.0", "gemma", "learnlm"];
+        if old.iter().any(|prefix| name.starts_with(prefix)) { Self::Subset } else { Self::Json }
+    }
+}
+
 impl Line {
     /// The line that a model's name tells; the newer one where it tells none.
     #[must_use]
@@ -54,6 +72,13 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_form_of_schemas_follows_from_the_name() {
+        assert_eq!(Target::of("models/gemini-2.0-flash-001").schemas, Schemas::Subset);
+        assert_eq!(Target::of("gemini-2.5-pro").schemas, Schemas::Json);
+        assert_eq!(Target::of("gemini-3-pro-preview").schemas, Schemas::Json);
+    }
 
     #[test]
     fn the_line_follows_from_the_name() {

@@ -82,6 +82,8 @@ async fn ask_twice(server: &Secured, host: &Host, trusted: &str) -> Result<usize
         at,
         model,
         name,
+        dialect: Dialect::Openai,
+        upstream_model: "m".to_owned(),
         origin,
         keys: vec![key("sk-ours", 1)],
         terms: Terms::default(),

@@ -59,13 +59,17 @@ impl Reader {
     /// # Errors
     /// [`StreamFault::Cut`] when the answer is not whole.
     pub fn close(&mut self, events: &mut Vec<Event>) -> Result<(), StreamFault> {
-        if self.ended {
-            return Ok(());
+        match (self.ended, self.is_whole()) {
+            (true, _) => Ok(()),
+            (false, true) => self.done(events),
+            (false, false) => Err(StreamFault::Cut),
         }
-        match self.choices.is_empty() || self.choices.values().any(|choice| !choice.is_over()) {
-            true => Err(StreamFault::Cut),
-            false => self.done(events),
-        }
+    }
+
+    /// Whether the answer is whole: every choice said why it ended, or the end mark came.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.ended || (!self.choices.is_empty() && self.choices.values().all(Growing::is_over))
     }
 
     /// The end mark proves that the answer is whole, as no finish reason is needed then.
