@@ -211,6 +211,28 @@ fn wishes(edge: &Edge, caller: &Caller, route: &Route, model: Option<&Candidate>
     wishes
 }
 
+/// Has a request that is no call, and asks no model, pass the limits of rate of whoever sends it.
+///
+/// # Errors
+/// [`Denied`] says why not.
+pub(crate) fn look(edge: &Edge, caller: &Caller) -> Result<(Passes, Allowance), Denied> {
+    let principal = caller.principal();
+    let wish = |level, gate: &SharedGate| Wish {
+        level,
+        gate: Arc::clone(gate),
+        ask: Ask { enters: true, ..Ask::default() },
+    };
+    let wishes = [
+        wish(Level::Tenant, &principal.tenant_gate),
+        wish(Level::App, &principal.app_gate),
+        wish(Level::Key, &principal.key_gate),
+    ];
+    let (mut passes, allowance) =
+        Passes::take(&edge.hall, &wishes, edge.host.now()).map_err(Denied::Limit)?;
+    passes.settle(0);
+    Ok((passes, allowance))
+}
+
 /// What a call asks of the gate of one of its route's models.
 pub(crate) fn of_model(caller: &Caller, route: &Route, model: &Candidate) -> Option<Wish> {
     let gate = caller.snapshot().model_gate(&model.model.name)?;

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use base::{Code, Name, RegionName, RequestId};
+use base::{Code, KeyHash, Name, RegionName, RequestId};
+use dialect::Api;
 use edge_core::limits::Ask;
 use egress::Room;
 use http::header::{ALT_SVC, CONTENT_LENGTH, HeaderValue};
@@ -12,18 +13,18 @@ use http::{HeaderMap, HeaderName, Request, Response};
 use seam::{Host, Late, Stop};
 use telemetry::record::{Recorder, Sampling};
 use telemetry::trace::{Context, Tracer};
-use wire::catalog::Operation;
 
 use crate::admission::{self, Denied, Level, Permit};
 use crate::config::Guard;
 use crate::convert::{self, Call};
+use crate::count;
 use crate::counting::Counting;
 use crate::debug;
 use crate::dice::Dice;
 use crate::dispatch::{Begun, Dispatcher};
 use crate::hall::Hall;
 use crate::identity;
-use crate::ingress::{self, Allowed, Answer, Arrival, Flows, Upload, Via, Wanted};
+use crate::ingress::{self, Allowed, Answer, Arrival, Asks, Flows, Upload, Verb, Via, Wanted};
 use crate::metrics::Counters;
 use crate::pages;
 use crate::passes::{Passes, Wish};
@@ -41,6 +42,9 @@ use crate::spans;
 use crate::thresholds;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// As clients of Anthropic's API know it.
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// Everything the stages share: no call's, each part made for many threads.
 #[derive(Debug)]
@@ -84,18 +88,23 @@ pub(crate) struct Edge {
 pub(crate) async fn handle(edge: Arc<Edge>, request: Request<Upload>, via: Arc<Via>) -> Response<Answer> {
     let id = RequestId::new(edge.host.wall(), edge.dice.draw_wide());
     let (head, body) = request.into_parts();
+    let form = ingress::form(&head.uri, &head.headers);
     let wanted = ingress::bounded(&head, edge.guard.header_bytes)
-        .and_then(|()| ingress::wanted(&head.method, head.uri.path(), &via));
+        .and_then(|()| ingress::wanted(&head.method, &head.uri, form, &via));
+    // Only Gemini's API has keys in its URLs.
+    let query = ingress::query(&head.uri).filter(|_pair| form.api == Api::Gemini);
+    let key = identity::sent(&head.headers, query);
     let handled = match wanted {
-        Ok(Wanted::Call(operation)) => {
-            let debug = ingress::asks_debug(&head.headers, &head.uri);
-            match arrive(&edge, id, operation, &via, head.headers) {
+        Ok(Wanted::Call(asks)) => {
+            let (debug, verb) = (ingress::asks_debug(&head.headers, &head.uri), asks.verb);
+            match arrive(&edge, (id, key), asks, &via, head.headers) {
+                Ok(arrival) if verb == Verb::Count => count::answer(&edge, arrival, body).await,
                 Ok(arrival) => call(&edge, Arrival { debug, ..arrival }, body).await,
                 Err(rejection) => Err(rejection),
             }
         }
-        Ok(Wanted::Models) => pages::models(&edge, &head.headers),
-        Ok(Wanted::Model(name)) => pages::model(&edge, &head.headers, name),
+        Ok(Wanted::Models) => pages::models(&edge, key, form.api),
+        Ok(Wanted::Model(name)) => pages::model(&edge, key, form.api, &name),
         Ok(Wanted::Health) => Ok(pages::health()),
         Ok(Wanted::Ready) => Ok(pages::ready(&edge)),
         Ok(Wanted::Metrics) => pages::metrics(&edge, &head.headers),
@@ -103,10 +112,13 @@ pub(crate) async fn handle(edge: Arc<Edge>, request: Request<Upload>, via: Arc<V
     };
     let mut response = handled.unwrap_or_else(|rejection| {
         edge.metrics.rejected(rejection.code());
-        rejection.response()
+        rejection.response(form.api)
     });
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+        if form.api == Api::Anthropic {
+            headers.insert(REQUEST_ID, id.clone());
+        }
         headers.insert(X_REQUEST_ID, id);
     }
     if let Some(alt_svc) = &via.alt_svc {
@@ -118,8 +130,8 @@ pub(crate) async fn handle(edge: Arc<Edge>, request: Request<Upload>, via: Arc<V
 /// The request is a call: it takes one of the node's places before a byte of its body is read.
 fn arrive(
     edge: &Edge,
-    request: RequestId,
-    operation: Operation,
+    (request, key): (RequestId, Result<KeyHash, identity::Unknown>),
+    asks: Asks,
     via: &Arc<Via>,
     headers: HeaderMap,
 ) -> Result<Arrival, Rejection> {
@@ -129,7 +141,7 @@ fn arrive(
     let (mut pass, _allowance) = Passes::take(&edge.hall, &[wish], started).map_err(|limited| {
         let denied = Denied::Limit(limited);
         edge.metrics.denied(&denied);
-        denied.told(started, at)
+        denied.told(started, at, asks.form.api)
     })?;
     // Whatever becomes of it, the node had to look at it.
     pass.settle(0);
@@ -140,7 +152,9 @@ fn arrive(
         request,
         started,
         at,
-        operation,
+        operation: asks.verb.operation(),
+        asks,
+        key,
         via,
         headers,
         behalf,
@@ -169,7 +183,7 @@ fn trace(edge: &Edge, headers: &HeaderMap) -> (Context, Option<u64>) {
 async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Response<Answer>, Rejection> {
     let host = &edge.host;
     // Who calls: before anything of the body is read, so that nobody unknown sends much.
-    let caller = match identity::identify(&arrival.headers, &edge.snapshots, host.now()) {
+    let caller = match identity::identify(arrival.key, &edge.snapshots, host.now()) {
         Ok(caller) => caller,
         Err(unknown) => return Err(refused(edge, &arrival, None, &Known::default(), unknown.into())),
     };
@@ -189,7 +203,8 @@ async fn call(edge: &Arc<Edge>, mut arrival: Arrival, body: Upload) -> Result<Re
     // From here on the call owes a receipt, whatever becomes of it.
     let waited_for_credit = permit.waited();
     let times = Times { identified, admitted: Some(host.now()), waited_for_credit, ..Times::default() };
-    let (notices, rates) = (permit.notices.clone(), permit.allowance.headers());
+    let (notices, rates) =
+        (permit.notices.clone(), permit.allowance.headers(arrival.asks.form.api, host.wall()));
     let account = Account::open(edge, arrival, caller, &call, permit, times);
     let told = answered(edge, call, route, account).await;
     told.map(|mut response| {
@@ -208,7 +223,7 @@ async fn answered(
     route: Route,
     account: Account,
 ) -> Result<Response<Answer>, Rejection> {
-    let (host, stream) = (&edge.host, call.stream());
+    let (host, stream, form) = (&edge.host, call.stream(), call.form());
     let mut dispatching: Dispatching = Box::pin(dispatch(Arc::clone(edge), call, route, account));
     if !stream {
         let (dispatched, account) = dispatching.await;
@@ -217,7 +232,7 @@ async fn answered(
     // A stream's head waits for its first event, but not so long that something on the way gives up.
     match host.timeout(edge.guard.keep_alive, &mut dispatching).await {
         Ok((dispatched, account)) => relay::respond(edge, dispatched, account),
-        Err(Late) => Ok(relay::respond_ahead(edge, dispatching)),
+        Err(Late) => Ok(relay::respond_ahead(edge, dispatching, form)),
     }
 }
 
@@ -233,16 +248,8 @@ struct Entering<'a> {
 impl Entering<'_> {
     async fn admitted(&mut self, body: Upload) -> Result<(Call, Route, Permit), Rejection> {
         let Self { edge, arrival, caller, known, .. } = self;
-        let (host, guard) = (&edge.host, &edge.guard);
-        // What is asked: the body, whole and within bounds.
-        convert::readable(&arrival.headers)?;
-        let announced =
-            arrival.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let allowed = Allowed { limit: guard.body_bytes, within: guard.body_time, room: &edge.bodies };
-        let body = body.read(host, announced, allowed).await?;
-        known.bytes_in = body.len() as u64;
-        let mut call = convert::read(arrival.operation, body)?;
-        (known.asked, known.stream) = (call.model().parse().ok(), call.stream());
+        let host = &edge.host;
+        let mut call = read(edge, arrival, body, known).await?;
         // How much it says: counted where a model's tokenizer is known, estimated elsewhere.
         if let Some(offer) = caller.snapshot().offer(call.model()).cloned() {
             call.count(&edge.counting, host, &offer).await;
@@ -257,10 +264,28 @@ impl Entering<'_> {
         let permit = admitted.map_err(|denied| {
             (known.budget, known.limit) = (denied.budget(), denied.limit());
             known.stood = edge.purse.stands(route.payers(), &route.asks());
-            denied.told(host.now(), host.wall())
+            denied.told(host.now(), host.wall(), arrival.asks.form.api)
         })?;
         Ok((call, route, permit))
     }
+}
+
+/// What is asked: the body, whole and within bounds.
+pub(crate) async fn read(
+    edge: &Edge,
+    arrival: &Arrival,
+    body: Upload,
+    known: &mut Known,
+) -> Result<Call, Rejection> {
+    let guard = &edge.guard;
+    convert::readable(&arrival.headers)?;
+    let announced = arrival.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let allowed = Allowed { limit: guard.body_bytes, within: guard.body_time, room: &edge.bodies };
+    let body = body.read(&edge.host, announced, allowed).await?;
+    known.bytes_in = body.len() as u64;
+    let call = convert::read(&arrival.asks, body)?;
+    (known.asked, known.stream) = (call.model().parse().ok(), call.stream());
+    Ok(call)
 }
 
 impl Drop for Entering<'_> {
@@ -284,7 +309,7 @@ async fn dispatch(edge: Arc<Edge>, call: Call, mut route: Route, mut account: Ac
 }
 
 /// A call that was not admitted is recorded, counted and traced, and told of when it may be.
-fn refused(
+pub(crate) fn refused(
     edge: &Edge,
     arrival: &Arrival,
     caller: Option<&identity::Caller>,

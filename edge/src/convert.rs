@@ -3,14 +3,17 @@
 //! Same-dialect calls are not rebuilt: the caller's bytes go on, with the model's name, a cap and the wish for usage put
 //! in where they differ; everything unknown passes untouched. Answers of the same dialect need no conversion at all.
 
+mod foreign;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::Tokens;
 use bytes::Bytes;
 use dialect::canon::{Losses, Unfit};
+use dialect::gemini::Batch;
 use dialect::openai::{self, Ask, BadRequest, Encoding, Facts, Media, Off, Patch};
-use dialect::{Api, Target};
+use dialect::{Api, Form, Place, Target};
 use edge_core::bound::{Bound, Size};
 use edge_core::plan::{Attempt, Offer, Path};
 use http::HeaderMap;
@@ -22,8 +25,9 @@ use wire::catalog::{Dialect, Feature, Model, Operation, Timeouts};
 
 use crate::counting::{Counting, Said};
 use crate::identity::Caller;
-use crate::ingress::Arrival;
+use crate::ingress::{Arrival, Asks, Verb};
 use crate::translate::Telling;
+use foreign::Foreign;
 
 /// Tokens that OpenAI's template puts around a message, its role included, and before the answer (OpenAI cookbook, "How to
 /// count tokens with tiktoken").
@@ -42,12 +46,20 @@ pub(crate) enum Unreadable {
     /// It is not what the operation takes.
     #[error("the body is malformed")]
     Body(#[source] BadRequest),
+    /// It is no call of its API, or none that another could carry.
+    #[error("the body is no call")]
+    Unfit(#[source] Unfit),
 }
 
 /// A call whose body was read.
 #[derive(Debug)]
 pub(crate) struct Call {
     operation: Operation,
+    form: Form,
+    /// Texts are embedded one by one, or as a list, where its API tells the two apart.
+    batch: Batch,
+    /// What its caller said, where that was in another API than OpenAI's; `body` is its form in that one.
+    foreign: Option<Foreign>,
     body: Bytes,
     ask: Ask,
     said: Said,
@@ -96,14 +108,26 @@ fn is_json(value: &[u8]) -> bool {
 ///
 /// # Errors
 /// [`Unreadable`] says what is wrong and how to mend it.
-pub(crate) fn read(operation: Operation, body: Bytes) -> Result<Call, Unreadable> {
+pub(crate) fn read(asks: &Asks, body: Bytes) -> Result<Call, Unreadable> {
+    let operation = asks.verb.operation();
+    let (foreign, body) = match asks.form.api {
+        Api::Openai => (None, body),
+        Api::Anthropic | Api::Gemini => {
+            let (foreign, form) = Foreign::read(asks, body).map_err(Unreadable::Unfit)?;
+            (Some(foreign), form)
+        }
+    };
     let ask = match operation {
         Operation::Chat => openai::scan_chat(&body),
         Operation::Embeddings => openai::scan_embeddings(&body),
     };
+    let ask = ask.map_err(Unreadable::Body)?;
     Ok(Call {
         operation,
-        ask: ask.map_err(Unreadable::Body)?,
+        form: Form { include_usage: ask.include_usage, ..asks.form },
+        batch: if asks.verb == Verb::EmbedBatch { Batch::Many } else { Batch::One },
+        foreign,
+        ask,
         body,
         said: Said::default(),
         off: BTreeSet::new(),
@@ -126,14 +150,19 @@ impl Call {
         self.ask.stream
     }
 
-    /// Whether usage was asked for in the stream.
-    pub(crate) const fn include_usage(&self) -> bool {
-        self.ask.include_usage
+    /// In which form its caller is told.
+    pub(crate) const fn form(&self) -> Form {
+        self.form
     }
 
-    /// Length of the body in bytes.
-    pub(crate) const fn len(&self) -> usize {
-        self.body.len()
+    /// Whether texts are embedded one by one or as a list.
+    pub(crate) const fn batch(&self) -> Batch {
+        self.batch
+    }
+
+    /// Length of the body in bytes, as it came.
+    pub(crate) fn len(&self) -> usize {
+        self.foreign.as_ref().map_or(self.body.len(), Foreign::len)
     }
 
     /// Counts how much it says to the models that `offer` may come to.
@@ -251,15 +280,10 @@ pub(crate) fn outbound(
     let Trying { number, trace, elapsed, place } = trying;
     let model = &attempt.candidate.model;
     let timeouts = left(model.timeouts, elapsed).ok_or(Unsent::TooLate)?;
-    let mut losses = Api::Openai.losses();
-    let (body, telling) = match model.dialect {
-        Dialect::Openai => (call.patched(model, bound), None),
-        other @ (Dialect::Anthropic | Dialect::Gemini) => {
-            let target = egress::target_of(other);
-            let written = call.written(target, (model, bound), &mut losses).map_err(Unsent::Unfit)?;
-            (written.0, Some(Telling::of(target, arrival, call, written.1)))
-        }
-    };
+    let target = egress::target_of(model.dialect);
+    let Written { body, losses, encoding } = call.written(target, (model, bound)).map_err(Unsent::Unfit)?;
+    let is_own = call.form.api == Api::Openai && target == Target::Openai;
+    let telling = (!is_own).then(|| Telling::of(target, arrival, call, encoding));
     let principal = caller.principal();
     let head = CallHead {
         request: arrival.request,
@@ -300,26 +324,47 @@ impl Call {
         self.ask.patch(&self.body, &Patch { model: name, include_usage, cap: bound.wire_cap, off })
     }
 
-    /// The same in another API, and how its caller wants vectors.
-    fn written(
-        &self,
-        target: Target,
-        (model, bound): (&Model, &Bound),
-        losses: &mut Losses,
-    ) -> Result<(Bytes, Encoding), Unfit> {
-        let form = self.patched(model, bound);
-        match self.operation {
-            Operation::Chat => {
-                let call = Api::Openai.read_call(&form, losses)?;
-                let most = model.output_cap.map(|most| most.0);
-                Ok((target.write_call(&call, most, losses)?.into(), Encoding::default()))
+    /// The call in the API of its target.
+    fn written(&self, target: Target, (model, bound): (&Model, &Bound)) -> Result<Written, Unfit> {
+        let encoding = Encoding::default();
+        match (&self.foreign, target) {
+            (foreign, Target::Openai) => {
+                let losses = foreign.as_ref().map_or_else(|| Api::Openai.losses(), |of| of.lost().clone());
+                Ok(Written { body: self.patched(model, bound), losses, encoding })
             }
-            Operation::Embeddings => {
-                let (embed, encoding) = openai::read_embeddings_call(&form, losses)?;
-                Ok((target.write_embeddings_call(&embed, losses)?.into(), encoding))
+            (Some(foreign), Target::Anthropic | Target::Gemini) => {
+                let (body, losses) = foreign.written(target, (model, bound), &self.off)?;
+                Ok(Written { body, losses, encoding })
             }
+            (None, Target::Anthropic | Target::Gemini) => self.converted(target, (model, bound)),
         }
     }
+
+    /// A call of OpenAI's API in another.
+    fn converted(&self, target: Target, (model, bound): (&Model, &Bound)) -> Result<Written, Unfit> {
+        let (form, mut losses) = (self.patched(model, bound), Api::Openai.losses());
+        let (body, encoding) = match self.operation {
+            Operation::Chat => {
+                let call = Api::Openai.read_call(Place::default(), &form, &mut losses)?;
+                let most = model.output_cap.map(|most| most.0);
+                (target.write_call(&call, most, &mut losses)?, Encoding::default())
+            }
+            Operation::Embeddings => {
+                let (embed, encoding) = openai::read_embeddings_call(&form, &mut losses)?;
+                (target.write_embeddings_call(&embed, &mut losses)?, encoding)
+            }
+        };
+        Ok(Written { body: body.into(), losses, encoding })
+    }
+}
+
+/// A call in the API of its target.
+struct Written {
+    body: Bytes,
+    /// What its caller said and the target does not get.
+    losses: Losses,
+    /// How its caller wants vectors.
+    encoding: Encoding,
 }
 
 fn left(timeouts: Timeouts, elapsed: Duration) -> Option<Timeouts> {
@@ -463,7 +508,7 @@ mod tests {
     async fn counted(counting: &Counting, model: &Model, messages: &str) -> Call {
         let offers = Offers::compile(&catalog(model), &"here".parse().unwrap());
         let body = format!(r#"{{"model":"m","messages":{messages}}}"#);
-        let mut call = read(Operation::Chat, body.into()).unwrap();
+        let mut call = read(&Asks::default(), body.into()).unwrap();
         call.count(counting, &Host::real(), offers.find("m").unwrap()).await;
         call
     }

@@ -3,6 +3,7 @@
 
 use base::Mono;
 use bytes::Bytes;
+use dialect::Api;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use telemetry::record::Attempt;
@@ -36,7 +37,9 @@ pub(crate) fn header(edge: &Edge, account: &Account, tail: Option<&Tail>) -> Opt
 }
 
 /// The comment's text, when it is asked for and the account is open. JSON has no line breaks of its own.
+/// The streams of Gemini's API have no comments.
 pub(crate) fn comment(edge: &Edge, account: &Account, tail: Option<&Tail>) -> Option<Bytes> {
+    account.view().filter(|open| open.arrival.asks.form.api != Api::Gemini)?;
     let told = of_call(edge, account, tail)?;
     Some([b": portolan ", told.as_slice(), b"\n\n"].concat().into())
 }

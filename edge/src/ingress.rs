@@ -12,6 +12,7 @@ mod flows;
 mod http;
 mod http3;
 mod listener;
+mod paths;
 pub(crate) mod quic;
 mod wire;
 
@@ -23,14 +24,13 @@ use ::http::{HeaderValue, Request, Response};
 use prometheus_client::metrics::gauge::Gauge;
 
 pub(crate) use answer::{Answer, End, Outlet};
-pub(crate) use arrival::{
-    Arrival, BadHeader, Behalf, NoCall, PRIORITY, USER, Wanted, asks_debug, behalf, bounded, wanted,
-};
+pub(crate) use arrival::{Arrival, BadHeader, Behalf, PRIORITY, USER, asks_debug, behalf};
 pub(crate) use body::{Allowed, BodyError, Upload};
 pub use certificate::TlsError;
 pub(crate) use flows::Flows;
 pub use listener::BindError;
 pub(crate) use listener::Listeners;
+pub(crate) use paths::{Asks, NoCall, Verb, Wanted, bounded, form, query, wanted};
 
 /// What becomes of a request. One boxed future a request: its memory is given back when the head is there, not when
 /// the connection ends.

@@ -3,18 +3,23 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::Code;
+use base::{Code, KeyHash};
 use bytes::Bytes;
+use dialect::gemini::Listed;
 use dialect::openai::{ListedModel, models_list};
+use dialect::{Api, anthropic, gemini};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use percent_encoding::percent_decode_str;
 use serde::Serialize;
+use wire::catalog::Operation;
 
 use crate::call::Edge;
-use crate::identity::{self, Caller};
+use crate::identity::{self, Caller, Unknown};
 use crate::ingress::Answer;
 use crate::rejection::Rejection;
+
+/// The key that was sent.
+type Key = Result<KeyHash, Unknown>;
 
 /// Who offers a model that replicas serve.
 const OWNER: &str = "portolan";
@@ -28,30 +33,52 @@ struct Entry<'a> {
 }
 
 /// Every name that the caller may ask for.
-pub(crate) fn models(edge: &Edge, headers: &HeaderMap) -> Result<Response<Answer>, Rejection> {
-    let caller = identity::identify(headers, &edge.snapshots, edge.host.now())?;
+pub(crate) fn models(edge: &Edge, key: Key, api: Api) -> Result<Response<Answer>, Rejection> {
+    let caller = identity::identify(key, &edge.snapshots, edge.host.now())?;
     let principal = caller.principal();
-    let listed: Vec<_> = caller
-        .snapshot()
-        .offers()
-        .names()
-        .map(|name| name.as_str())
-        .filter(|name| principal.may_ask(name))
-        .map(|id| ListedModel { id, owner: owner(&caller, id), created: 0 })
-        .collect();
-    Ok(json(models_list(&listed)))
+    let names = caller.snapshot().offers().names().map(|name| name.as_str());
+    let names: Vec<_> = names.filter(|name| principal.may_ask(name)).collect();
+    let entry = |id| ListedModel { id, owner: owner(&caller, id), created: 0 };
+    Ok(json(match api {
+        Api::Openai => models_list(&names.into_iter().map(entry).collect::<Vec<_>>()),
+        Api::Anthropic => anthropic::models_list(&names),
+        Api::Gemini => {
+            gemini::models_list(&names.into_iter().map(|name| listed(&caller, name)).collect::<Vec<_>>())
+        }
+    }))
 }
 
-/// One of those names, as a path spells it: clients of OpenAI encode the slash and the colon.
-pub(crate) fn model(edge: &Edge, headers: &HeaderMap, name: &str) -> Result<Response<Answer>, Rejection> {
-    let caller = identity::identify(headers, &edge.snapshots, edge.host.now())?;
-    let name = &*percent_decode_str(name).decode_utf8_lossy();
+/// One of those names.
+pub(crate) fn model(edge: &Edge, key: Key, api: Api, name: &str) -> Result<Response<Answer>, Rejection> {
+    let caller = identity::identify(key, &edge.snapshots, edge.host.now())?;
     if caller.snapshot().offer(name).is_none() || !caller.principal().may_ask(name) {
         return Err(crate::routing::NoRoute::Unknown.into());
+    }
+    match api {
+        Api::Openai => {}
+        Api::Anthropic => return Ok(json(anthropic::model(name))),
+        Api::Gemini => return Ok(json(gemini::model(&listed(&caller, name)))),
     }
     let entry = Entry { id: name, object: "model", created: 0, owned_by: owner(&caller, name) };
     let body = serde_json::to_vec(&entry).map_err(|_no_text| broken())?;
     Ok(json(body.into()))
+}
+
+/// What is told of a name in Gemini's API.
+fn listed<'a>(caller: &Caller, name: &'a str) -> Listed<'a> {
+    let offer = caller.snapshot().offer(name);
+    let offers = |operation| {
+        let mut models = offer.iter().flat_map(|offer| offer.candidates());
+        models.any(|candidate| candidate.model.operations.contains(&operation))
+    };
+    let model = caller.snapshot().catalog().models.get(name);
+    Listed {
+        name,
+        chats: offers(Operation::Chat),
+        embeds: offers(Operation::Embeddings),
+        input: model.and_then(|model| model.context).map(|tokens| tokens.0),
+        output: model.and_then(|model| model.output_cap).map(|tokens| tokens.0),
+    }
 }
 
 /// The provider of a model that only a provider serves.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Mono;
-use dialect::openai;
+use base::{Mono, WallMs};
+use dialect::{Api, anthropic, openai};
 use edge_core::limits::{Ask, Entered, Per, Refused, Standing};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -98,10 +98,15 @@ pub(crate) struct Allowance {
 
 impl Allowance {
     /// What its caller is told, as its API does.
-    pub(crate) fn headers(&self) -> HeaderMap {
+    pub(crate) fn headers(&self, api: Api, now: WallMs) -> HeaderMap {
         let told =
             |rate: Standing| openai::Allowance { limit: rate.limit, left: rate.left, reset: rate.reset };
-        let headers = openai::rate_headers(self.requests.map(told), self.tokens.map(told));
+        let (requests, tokens) = (self.requests.map(told), self.tokens.map(told));
+        let headers = match api {
+            // Gemini's API has no headers of its own for it.
+            Api::Openai | Api::Gemini => openai::rate_headers(requests, tokens),
+            Api::Anthropic => anthropic::rate_headers(requests, tokens, now),
+        };
         let header =
             |(name, value)| Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?));
         headers.into_iter().filter_map(header).collect()

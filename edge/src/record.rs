@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use base::{Code, ModelName, Mono, Name, NanoUsd};
-use dialect::canon::Losses;
 use edge_core::plan::Path;
 use telemetry::record::{CallRecord, Principal};
 use wire::ledger::{Outcome, Usage};
@@ -12,6 +11,7 @@ use wire::refusal::Stood;
 use crate::call::Edge;
 use crate::identity::Caller;
 use crate::ingress::Arrival;
+use crate::losses;
 use crate::settle::Closed;
 
 /// Where a call was served, as receipts and records say it.
@@ -44,7 +44,7 @@ pub(crate) fn keep(edge: &Edge, closed: &Closed<'_>) {
         outcome: receipt.outcome,
         code: receipt.code,
         features_off: open.off.clone(),
-        lost: lost(&open.losses),
+        lost: losses::words(&open.losses),
         budget: open.stopped.as_ref().map(|stopped| stopped.budget.clone()),
         identified_us: since(open.times.identified),
         admitted_us: since(open.times.admitted),
@@ -155,12 +155,6 @@ fn blank(edge: &Edge, arrival: &Arrival, caller: Option<&Caller>) -> CallRecord 
         waited_for_credit: false,
         hops: Vec::new(),
     }
-}
-
-/// What a call lost on its way into the target's API, and how many more there are than are told.
-fn lost(losses: &Losses) -> Vec<String> {
-    let more = (losses.more() > 0).then(|| format!("and {} more", losses.more()));
-    losses.told().iter().map(ToString::to_string).chain(more).collect()
 }
 
 fn micros(time: Duration) -> u32 {

@@ -1,7 +1,7 @@
 //! What callers are told when a call does not succeed: the only place that speaks errors to clients.
 //!
 //! Every stage has errors of its own; here each becomes a stable code, words that say how to mend the call, and advice
-//! when to come back, in OpenAI's error shape. Nothing internal is told: no addresses, no upstream's words unless the
+//! when to come back, in the error shape of the caller's API. Nothing internal is told: no addresses, no upstream's words unless the
 //! fault is the caller's.
 
 mod texts;
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use base::Code;
 use bytes::Bytes;
+use dialect::{Api, Form};
 use http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use wire::call::Failure;
@@ -85,16 +86,16 @@ impl Rejection {
     }
 
     /// The error as the last event of a stream whose head was sent.
-    pub(crate) fn event(&self) -> Bytes {
-        dialect::openai::error_event(self.code, &self.message)
+    pub(crate) fn event(&self, form: Form) -> Bytes {
+        form.error_event(self.code, &self.message)
     }
 
-    /// The error as an HTTP answer.
-    pub(crate) fn response(self) -> Response<Answer> {
+    /// The error as an HTTP answer in `api`.
+    pub(crate) fn response(self, api: Api) -> Response<Answer> {
         let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = match self.upstream {
             Some(upstream) => upstream.1,
-            None => dialect::openai::error_body(self.code, &self.message, self.param.as_deref()),
+            None => api.error_body(self.code, &self.message, self.param.as_deref(), self.retry_after),
         };
         let mut response = Response::new(Answer::whole(body));
         *response.status_mut() = status;
@@ -122,14 +123,14 @@ fn seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
-/// The event that ends a stream which broke off, in OpenAI's shape. No finish is invented.
-pub(crate) fn cut_event(code: Code) -> Bytes {
-    dialect::openai::error_event(code, texts::cut(code))
+/// Why a stream ends that broke off. No finish is invented.
+pub(crate) fn cut(code: Code) -> Rejection {
+    Rejection::new(code, texts::cut(code))
 }
 
-/// The event that ends a stream for which a budget holds no more.
-pub(crate) fn stopped_event(stopped: &Stopped) -> Bytes {
-    dialect::openai::error_event(Code::BudgetExceeded, &texts::stopped(stopped))
+/// Why a stream ends for which a budget holds no more.
+pub(crate) fn stopped(stopped: &Stopped) -> Rejection {
+    Rejection::new(Code::BudgetExceeded, texts::stopped(stopped))
 }
 
 impl From<Failure> for Rejection {

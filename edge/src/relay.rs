@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use base::{Code, Mono};
 use bytes::Bytes;
-use dialect::{Translator, Untold};
+use dialect::gemini::Framing;
+use dialect::{Form, Translator, Untold};
 use egress::ReplyBody;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -23,11 +24,9 @@ use crate::call::{Dispatching, Edge};
 use crate::debug;
 use crate::dispatch::{Begun, Rest};
 use crate::ingress::{Answer, End, Outlet};
+use crate::losses;
 use crate::rejection::{self, Rejection};
 use crate::settle::Account;
-
-/// A comment of an event stream (WHATWG HTML §9.2.6): parsers pass over it.
-const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// Keeps nginx and its kin from holding a stream back.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -41,7 +40,7 @@ pub(crate) fn respond(
     dispatched: Result<Begun, Rejection>,
     mut account: Account,
 ) -> Result<Response<Answer>, Rejection> {
-    let Begun { status, headers, start, rest, translator } = match dispatched {
+    let Begun { status, mut headers, start, rest, translator } = match dispatched {
         Ok(begun) => begun,
         Err(rejection) => {
             let told = debug::header(edge, &account, None);
@@ -51,6 +50,14 @@ pub(crate) fn respond(
     };
     let now = edge.host.now();
     account.answered(status, now);
+    let form = form(&account);
+    let streams = is_event_stream(&headers);
+    if let Some(lost) = account.view().and_then(|open| losses::header(&open.losses)) {
+        headers.insert(losses::HEADER, lost);
+    }
+    if streams && form.framing == Framing::Array {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.media_type()));
+    }
     let body = match rest {
         Rest::Flowing(body) => body,
         Rest::Ended(tail) => {
@@ -61,8 +68,7 @@ pub(crate) fn respond(
         }
     };
     let told = debug::header(edge, &account, Some(&body.tail()));
-    let streams = is_event_stream(&headers);
-    let relay = Relay { start, body, translator, account, spoke: now, quiet: None };
+    let relay = Relay { form, start, body, translator, account, spoke: now, quiet: None };
     let (edge, flows) = (Arc::clone(edge), edge.flows.clone());
     let answer = Answer::flow(&flows, move |outlet| async move {
         if streams { relay.events(&edge, &outlet).await } else { relay.bytes(&edge, &outlet).await }
@@ -75,11 +81,11 @@ pub(crate) fn respond(
 }
 
 /// A stream's head before its call is answered: comments until then, and a failure is told as an event.
-pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching) -> Response<Answer> {
+pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching, form: Form) -> Response<Answer> {
     let (edge, flows) = (Arc::clone(edge), edge.flows.clone());
     let answer = Answer::flow(&flows, move |outlet| async move {
         let (dispatched, mut account) = loop {
-            outlet.send(KEEP_ALIVE).await;
+            outlet.send(form.keep_alive()).await;
             if let Ok(done) = edge.host.timeout(edge.guard.keep_alive, &mut dispatching).await {
                 break done;
             }
@@ -90,7 +96,7 @@ pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching) -> R
                 account.answered(status, now);
                 return match rest {
                     Rest::Flowing(body) => {
-                        let relay = Relay { start, body, translator, account, spoke: now, quiet: None };
+                        let relay = Relay { form, start, body, translator, account, spoke: now, quiet: None };
                         relay.events(&edge, &outlet).await
                     }
                     Rest::Ended(tail) => at_once(&edge, &outlet, account, start, tail).await,
@@ -104,13 +110,13 @@ pub(crate) fn respond_ahead(edge: &Arc<Edge>, mut dispatching: Dispatching) -> R
         edge.metrics.rejected(rejection.code());
         let told = debug::comment(&edge, &account, None);
         account.fail(rejection.code(), 200);
-        for piece in told.into_iter().chain([rejection.event()]) {
+        for piece in told.into_iter().chain([rejection.event(form)]) {
             outlet.send(piece).await;
         }
         End::Whole
     });
     let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.media_type()));
     keep_flowing(&mut headers);
     head(200, headers, None, answer)
 }
@@ -124,6 +130,11 @@ async fn at_once(edge: &Edge, outlet: &Outlet, mut account: Account, events: Byt
         outlet.send(piece).await;
     }
     End::Whole
+}
+
+/// In which form the caller is told.
+fn form(account: &Account) -> Form {
+    account.view().map(|open| open.arrival.asks.form).unwrap_or_default()
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
@@ -150,6 +161,8 @@ fn head(status: u16, headers: HeaderMap, told: Option<HeaderValue>, answer: Answ
 
 /// An answer in progress. Dropped, it closes the account as the upstream stands: its caller is gone.
 struct Relay {
+    /// In which form its caller is told.
+    form: Form,
     /// What is at hand; sent first.
     start: Bytes,
     body: ReplyBody,
@@ -174,7 +187,8 @@ impl Relay {
                 self.account.piece(told.len(), self.spoke);
             }
             if let Some(stopped) = self.account.writes(&events, self.spoke) {
-                let last = rejection::stopped_event(stopped);
+                let last = rejection::stopped(stopped);
+                let last = self.failure(&last);
                 return self.stop(edge, outlet, [told, last]).await;
             }
             if told.is_empty() {
@@ -192,7 +206,7 @@ impl Relay {
             Outcome::Complete => None,
             Outcome::Cut if base::mutant!(CutAsFinished) => None,
             Outcome::CallerGone | Outcome::Cut | Outcome::Failed | Outcome::Lost => {
-                Some(rejection::cut_event(tail.code.unwrap_or(Code::UpstreamCut)))
+                Some(self.failure(&rejection::cut(tail.code.unwrap_or(Code::UpstreamCut))))
             }
         };
         if !rest.is_empty() {
@@ -215,6 +229,14 @@ impl Relay {
         }
     }
 
+    /// The last event of a stream that fails, after what was written of it.
+    fn failure(&mut self, rejection: &Rejection) -> Bytes {
+        match &mut self.translator {
+            None => rejection.event(self.form),
+            Some(translator) => translator.fail(rejection.code(), rejection.message()),
+        }
+    }
+
     /// What is left to tell of a stream that is whole, and how it ended after all.
     fn finish(&mut self, tail: Tail) -> (Bytes, Tail) {
         match self.translator.as_mut().map(|translator| translator.finish()) {
@@ -225,9 +247,10 @@ impl Relay {
     }
 
     /// Events that cannot be told to the caller: the upstream's work is cancelled.
-    async fn untold(self, edge: &Edge, outlet: &Outlet, Untold { before }: Untold) -> End {
+    async fn untold(mut self, edge: &Edge, outlet: &Outlet, Untold { before }: Untold) -> End {
         let tail = cut(self.body.tail(), Code::UpstreamInvalid);
-        self.end(edge, outlet, [before, rejection::cut_event(Code::UpstreamInvalid)], tail).await
+        let last = self.failure(&rejection::cut(Code::UpstreamInvalid));
+        self.end(edge, outlet, [before, last], tail).await
     }
 
     /// A budget holds no more: the upstream's work is cancelled before the caller takes the last events.
@@ -261,7 +284,7 @@ impl Relay {
                 () = quiet.as_mut() => {}
             }
             if edge.host.now() >= self.spoke + edge.guard.keep_alive {
-                outlet.send(KEEP_ALIVE).await;
+                outlet.send(self.form.keep_alive()).await;
                 self.spoke = edge.host.now();
             }
             quiet.set(edge.host.sleep_until(self.spoke + edge.guard.keep_alive));

@@ -10,6 +10,7 @@ mod instances;
 mod leaving;
 mod lifecycle;
 mod limits;
+mod northbound;
 mod peering;
 mod pressure;
 mod prices;

@@ -2,8 +2,9 @@
 //! event by event. An answer in the caller's own API never comes here.
 
 use bytes::Bytes;
+use dialect::gemini::{self, Batch};
 use dialect::openai::{BadReply, Encoding, write_embeddings};
-use dialect::{Api, Stamp, Target, Translator, Untold};
+use dialect::{Api, Form, Stamp, Target, Translator, Untold};
 use wire::catalog::Operation;
 
 use crate::convert::Call;
@@ -20,20 +21,27 @@ pub(crate) const MAX_WHOLE: usize = 32 << 20;
 pub(crate) struct Telling {
     target: Target,
     operation: Operation,
+    form: Form,
     encoding: Encoding,
-    include_usage: bool,
+    batch: Batch,
     stamp: Stamp,
 }
 
 impl Telling {
     /// Of the answer of a target to `call`, whose vectors are wanted in an `encoding`.
     pub(crate) fn of(target: Target, arrival: &Arrival, call: &Call, encoding: Encoding) -> Self {
+        let form = call.form();
+        let prefix = match form.api {
+            Api::Openai => "chatcmpl-",
+            Api::Anthropic => "msg_",
+            Api::Gemini => "",
+        };
         let stamp = Stamp {
-            id: format!("chatcmpl-{}", arrival.request),
+            id: format!("{prefix}{}", arrival.request),
             created: arrival.at.as_millis() / 1_000,
             model: call.model().to_owned(),
         };
-        Self { target, operation: call.operation(), encoding, include_usage: call.include_usage(), stamp }
+        Self { target, operation: call.operation(), form, encoding, batch: call.batch(), stamp }
     }
 
     /// A whole answer.
@@ -42,9 +50,15 @@ impl Telling {
     /// [`BadReply`] when it is none.
     pub(crate) fn whole(&self, body: &[u8]) -> Result<Bytes, BadReply> {
         let told = match self.operation {
-            Operation::Chat => Api::Openai.write_answer(&self.target.read_answer(body)?, &self.stamp),
+            Operation::Chat => self.form.api.write_answer(&self.target.read_answer(body)?, &self.stamp),
             Operation::Embeddings => {
-                write_embeddings(&self.target.read_embeddings(body)?, self.encoding, &self.stamp.model)
+                let vectors = self.target.read_embeddings(body)?;
+                match self.form.api {
+                    Api::Gemini => gemini::write_embeddings(&vectors, self.batch),
+                    Api::Openai | Api::Anthropic => {
+                        write_embeddings(&vectors, self.encoding, &self.stamp.model)
+                    }
+                }
             }
         };
         Ok(told.into())
@@ -61,6 +75,6 @@ impl Telling {
 
     /// A stream as it comes.
     pub(crate) fn stream(&self) -> Translator {
-        Translator::new((self.target, Api::Openai), &self.stamp, self.include_usage, MAX_EVENT)
+        Translator::new(self.target, self.form, &self.stamp, MAX_EVENT)
     }
 }

@@ -1,94 +1,16 @@
-//! What a request is: a call of one operation, or a page; and a call as it arrived.
+//! A call as it arrived: its head is here, its body still on its way.
 
 use std::sync::Arc;
 
-use base::{Mono, Name, Priority, RequestId, UserHash, WallMs};
-use http::request::Parts;
-use http::{HeaderMap, Method, Uri};
+use base::{KeyHash, Mono, Name, Priority, RequestId, UserHash, WallMs};
+use http::{HeaderMap, Uri};
 use ring::digest;
 use telemetry::trace::Context;
 use wire::catalog::Operation;
 
-use super::Via;
+use super::{Asks, Via, query};
+use crate::identity::Unknown;
 use crate::passes::Passes;
-
-/// A request that is not served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoCall {
-    /// There is no such path.
-    #[error("no such path")]
-    Path,
-    /// The path takes other methods.
-    #[error("the path takes {0} only")]
-    Method(&'static str),
-    /// Its headers are too large.
-    #[error("the headers exceed {limit} bytes")]
-    Headers {
-        /// Bytes allowed.
-        limit: u32,
-    },
-}
-
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted<'a> {
-    /// A model's work.
-    Call(Operation),
-    /// The list of what can be asked for.
-    Models,
-    /// One entry of that list.
-    Model(&'a str),
-    /// Whether the process lives.
-    Health,
-    /// Whether the node takes calls.
-    Ready,
-    /// Metrics.
-    Metrics,
-}
-
-/// Whether a request's target and headers stay within `limit`, counted as HTTP/2 and HTTP/3 do (RFC 9113 §6.5.2): names,
-/// values and 32 bytes for each. Connections read up to [`HEADROOM`] times as much, so that the refusal can be worded.
-///
-/// # Errors
-/// [`NoCall::Headers`] when they do not.
-pub(crate) fn bounded(head: &Parts, limit: u32) -> Result<(), NoCall> {
-    let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
-    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
-    let size = target + fields.sum::<usize>();
-    if size > limit as usize { Err(NoCall::Headers { limit }) } else { Ok(()) }
-}
-
-/// How much more of headers than allowed is read.
-pub(super) const HEADROOM: u32 = 2;
-
-/// What a field counts besides its bytes.
-const FIELD: usize = 32;
-
-/// What a request asks for.
-///
-/// # Errors
-/// [`NoCall`] when there is no such path or it takes other methods.
-pub(crate) fn wanted<'a>(method: &Method, path: &'a str, via: &Via) -> Result<Wanted<'a>, NoCall> {
-    let wanted = match path {
-        "/v1/chat/completions" => Wanted::Call(Operation::Chat),
-        "/v1/embeddings" => Wanted::Call(Operation::Embeddings),
-        "/v1/models" => Wanted::Models,
-        "/healthz" => Wanted::Health,
-        "/readyz" => Wanted::Ready,
-        "/metrics" if via.metrics => Wanted::Metrics,
-        other => match other.strip_prefix("/v1/models/") {
-            Some(name) if !name.is_empty() => Wanted::Model(name),
-            Some(_) | None => return Err(NoCall::Path),
-        },
-    };
-    match wanted {
-        Wanted::Call(_) if method != Method::POST => Err(NoCall::Method("POST")),
-        Wanted::Call(_) => Ok(wanted),
-        Wanted::Models | Wanted::Model(_) | Wanted::Health | Wanted::Ready | Wanted::Metrics => {
-            if method == Method::GET { Ok(wanted) } else { Err(NoCall::Method("GET")) }
-        }
-    }
-}
 
 /// A call as it arrived; its body is still on its way.
 #[derive(Debug)]
@@ -99,8 +21,12 @@ pub(crate) struct Arrival {
     pub(crate) started: Mono,
     /// The same, on the wall clock.
     pub(crate) at: WallMs,
+    /// What its path says of it.
+    pub(crate) asks: Asks,
     /// What to do.
     pub(crate) operation: Operation,
+    /// Its caller's key, as the key is known.
+    pub(crate) key: Result<KeyHash, Unknown>,
     /// How it came in.
     pub(crate) via: Arc<Via>,
     /// The request's headers.
@@ -187,7 +113,7 @@ pub(crate) struct BadHeader(pub(crate) &'static str);
 /// Whether a request asks for its hops, attempts and timings.
 pub(crate) fn asks_debug(headers: &HeaderMap, uri: &Uri) -> bool {
     let by_header = headers.get("x-portolan-debug").is_some_and(|value| value.as_bytes() == b"true");
-    by_header || uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "debug=true"))
+    by_header || query(uri).any(|pair| pair == "debug=true")
 }
 
 /// Names the scenario.
@@ -204,8 +130,6 @@ const NOBODY: u64 = 1;
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::metrics::gauge::Gauge;
-
     use super::*;
 
     #[test]
@@ -238,16 +162,5 @@ mod tests {
         assert_eq!(priority(&["batch"]), Ok(Priority::Batch));
         assert_eq!(priority(&["urgent"]), Err(BadHeader(PRIORITY)));
         assert_eq!(priority(&["batch", "batch"]), Err(BadHeader(PRIORITY)));
-    }
-
-    #[test]
-    fn paths_lead_to_operations_and_pages_and_wrong_methods_are_told_the_right_one() {
-        let via = Via { http: "1.1", alt_svc: None, metrics: false, connections: Gauge::default() };
-        let get = |path| wanted(&Method::GET, path, &via);
-        assert_eq!(wanted(&Method::POST, "/v1/chat/completions", &via), Ok(Wanted::Call(Operation::Chat)));
-        assert_eq!(get("/v1/embeddings"), Err(NoCall::Method("POST")));
-        assert_eq!(get("/v1/models/meta/llama:8b"), Ok(Wanted::Model("meta/llama:8b")));
-        assert_eq!(get("/metrics"), Err(NoCall::Path));
-        assert_eq!(get("/v1/chat/completions/../../metrics"), Err(NoCall::Path));
     }
 }

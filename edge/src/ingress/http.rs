@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
-use super::arrival::HEADROOM;
 use super::listener::Door;
+use super::paths::HEADROOM;
 use super::wire::{Spoken, Wire};
 use super::{Upload, Via};
 

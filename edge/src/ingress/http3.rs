@@ -17,10 +17,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Upload;
 use super::answer::Answer;
-use super::arrival::HEADROOM;
 use super::certificate::Certificate;
 use super::http::{Open, REST, begun};
 use super::listener::{BindError, Door};
+use super::paths::HEADROOM;
 use super::quic::{self, Signals};
 use crate::config::Guard;
 

@@ -14,7 +14,7 @@ use crate::purse::Refusal;
 
 #[tokio::test]
 async fn an_error_is_openais_shape_with_a_code_and_advice() {
-    let response = Rejection::from(Unknown::Missing).response();
+    let response = Rejection::from(Unknown::Missing).response(Api::Openai);
     assert_eq!(response.status(), 401);
     assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -31,7 +31,7 @@ fn a_rate_says_when_and_rounds_up() {
     let allowance = Allowance { requests: None, tokens: Some(standing) };
     let tenant = (Level::Tenant, Refused::Rate(Per::TokensPerMin, when));
     let denied = Denied::Limit(Limited::of(None, Some(tenant), allowance).unwrap());
-    let response = denied.told(now, WallMs::default()).response();
+    let response = denied.told(now, WallMs::default(), Api::Openai).response(Api::Openai);
     assert_eq!(response.status(), 429);
     assert_eq!(response.headers()[RETRY_AFTER], "2");
     assert_eq!(response.headers()["x-ratelimit-limit-tokens"], "1000");
@@ -81,7 +81,7 @@ async fn exceeded(spent: u64, most: u64) -> String {
     let refusal = Refusal::Exceeded { budget: budget.id, limit, spent, waited: true };
     let noon = WallMs::from_millis(1_764_504_000_000);
     let denied = Denied::Budget(refusal, Some((std::sync::Arc::new(budget), Amount(most))));
-    let response = denied.told(Mono::ZERO, noon).response();
+    let response = denied.told(Mono::ZERO, noon, Api::Openai).response(Api::Openai);
     assert_eq!((response.status().as_u16(), response.headers().get(RETRY_AFTER)), (402, None));
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
@@ -95,8 +95,8 @@ fn the_callers_own_fault_is_told_in_the_upstreams_words_and_no_other() {
         body: Some(b"{\"error\":1}".to_vec()),
         retry_after_ms: None,
     };
-    assert_eq!(Rejection::from(failure(422)).response().status(), 422);
-    assert_eq!(Rejection::from(failure(500)).response().status(), 400);
+    assert_eq!(Rejection::from(failure(422)).response(Api::Openai).status(), 422);
+    assert_eq!(Rejection::from(failure(500)).response(Api::Openai).status(), 400);
 }
 
 #[test]

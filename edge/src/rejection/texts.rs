@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Amount, Code, ModelName, Mono, Unit, WallMs};
+use dialect::Api;
 use dialect::canon::Unfit;
 use edge_core::bound::Lacks;
 use edge_core::limits::{Per, Refused};
@@ -45,7 +46,7 @@ impl From<NoCall> for Rejection {
         match error {
             NoCall::Path => Self::new(
                 Code::NotFound,
-                "There is no such path. Calls go to /v1/chat/completions or /v1/embeddings; GET /v1/models lists what can be asked for.",
+                "There is no such path. Calls go to /v1/chat/completions, /v1/embeddings, /v1/messages or /v1beta/models/MODEL:generateContent; GET /v1/models lists what can be asked for.",
             ),
             NoCall::Headers { limit } => {
                 Self::new(Code::HeadersTooLarge, format!("The headers exceed the limit of {limit} bytes."))
@@ -79,6 +80,10 @@ impl From<Unknown> for Rejection {
             Unknown::Malformed => Self::new(
                 Code::InvalidKey,
                 "The Authorization header is malformed. Send the header `Authorization: Bearer YOUR_KEY`.",
+            ),
+            Unknown::Several => Self::new(
+                Code::InvalidKey,
+                "Several API keys were sent, and they differ. Send one, in `Authorization`, `x-api-key` or `x-goog-api-key`.",
             ),
             Unknown::NoSuchKey => Self::new(
                 Code::InvalidKey,
@@ -134,6 +139,7 @@ impl From<Unreadable> for Rejection {
                 Code::UnsupportedMediaType,
                 "The body is compressed. Send it without Content-Encoding, and with no Transfer-Encoding but chunked.",
             ),
+            Unreadable::Unfit(unfit) => unfit.into(),
             Unreadable::Body(bad) => {
                 let rejection = Self::new(Code::InvalidRequest, bad.message);
                 match bad.param {
@@ -215,9 +221,9 @@ fn bounding(part: &str) -> &'static str {
 
 impl Denied {
     /// The words; `now` and `wall` say when to come back.
-    pub(crate) fn told(self, now: Mono, wall: WallMs) -> Rejection {
+    pub(crate) fn told(self, now: Mono, wall: WallMs, api: Api) -> Rejection {
         match self {
-            Self::Limit(limited) => over(&limited, now).rates(limited.allowance.headers()),
+            Self::Limit(limited) => over(&limited, now).rates(limited.allowance.headers(api, wall)),
             Self::Budget(refusal, short) => unpaid(&refusal, short.as_ref(), wall),
         }
     }

@@ -80,7 +80,7 @@ async fn what_is_unknown_passes_byte_for_byte_and_credentials_stay() {
     })
     .await;
     let mut request = world.caller().post("/v1/chat/completions", CHAT);
-    request.headers_mut().insert("x-api-key", "secret".parse().unwrap());
+    request.headers_mut().insert("x-api-key", "sk-test".parse().unwrap());
     request.headers_mut().insert("traceparent", TRACE.parse().unwrap());
     world.caller().over(Over::Plain1, request).await;
     let sent = server.asked_bytes().remove(0);

@@ -1,11 +1,14 @@
 //! The APIs that callers speak: which doors lead to and from the canonical call, answer and stream of each.
 
+use std::time::Duration;
+
 use base::Code;
 use bytes::Bytes;
 
 use crate::canon::{Answer, Call, Event, Losses, Unfit};
+use crate::gemini::Framing;
 use crate::sse::{Data, Judged, Splitter, read_event};
-use crate::{Reader, Target, anthropic, openai};
+use crate::{Reader, Target, anthropic, gemini, openai};
 
 /// An API that callers speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +18,28 @@ pub enum Api {
     Openai,
     /// Anthropic's.
     Anthropic,
+    /// Google's.
+    Gemini,
+}
+
+/// In which form a caller is told of its call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// The API.
+    pub api: Api,
+    /// How a stream is strung together; events but for callers of Gemini's API that want an array.
+    pub framing: Framing,
+    /// Whether usage was asked for, where that is asked for.
+    pub include_usage: bool,
+}
+
+/// What a call's URL says of it, in APIs where it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The model.
+    pub model: &'a str,
+    /// Whether the answer shall be a stream.
+    pub stream: bool,
 }
 
 /// What a caller is told where the target did not say it.
@@ -30,7 +55,7 @@ pub struct Stamp {
 
 impl Api {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Openai, Self::Anthropic];
+    pub const ALL: [Self; 3] = [Self::Openai, Self::Anthropic, Self::Gemini];
 
     /// Its name in records, metrics and documents.
     #[must_use]
@@ -38,6 +63,7 @@ impl Api {
         match self {
             Self::Openai => "openai",
             Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
         }
     }
 
@@ -47,17 +73,40 @@ impl Api {
         Losses::of(match self {
             Self::Openai => openai::chat::field,
             Self::Anthropic => anthropic::field,
+            Self::Gemini => gemini::field,
         })
     }
 
-    /// Reads a conversation.
+    /// Reads a conversation; `place`: what its URL says of it, where that is not in the body.
     ///
     /// # Errors
     /// [`Unfit`] names the field at fault.
-    pub fn read_call(self, body: &[u8], losses: &mut Losses) -> Result<Call, Unfit> {
+    pub fn read_call(self, place: Place<'_>, body: &[u8], losses: &mut Losses) -> Result<Call, Unfit> {
         match self {
             Self::Openai => openai::chat::read_call(body, losses),
             Self::Anthropic => anthropic::read_call(body, losses),
+            Self::Gemini => gemini::read_call(place.model, place.stream, body, losses),
+        }
+    }
+
+    /// Reads a conversation whose tokens are to be counted. OpenAI's API counts none: it is read as a call.
+    ///
+    /// # Errors
+    /// [`Unfit`] names the field at fault.
+    pub fn read_count(self, model: &str, body: &[u8], losses: &mut Losses) -> Result<Call, Unfit> {
+        match self {
+            Self::Openai => openai::chat::read_call(body, losses),
+            Self::Anthropic => anthropic::read_count(body, losses),
+            Self::Gemini => gemini::read_count(model, body, losses),
+        }
+    }
+
+    /// Writes how many tokens a conversation has.
+    #[must_use]
+    pub fn write_counted(self, tokens: u64) -> Vec<u8> {
+        match self {
+            Self::Openai | Self::Anthropic => anthropic::write_counted(tokens),
+            Self::Gemini => gemini::write_counted(tokens),
         }
     }
 
@@ -67,24 +116,59 @@ impl Api {
         match self {
             Self::Openai => openai::chat::write_answer(answer, &stamp.openai()),
             Self::Anthropic => anthropic::write_answer(answer, &stamp.anthropic()),
+            Self::Gemini => gemini::write_answer(answer, &stamp.gemini()),
         }
     }
 
-    /// An error as a body.
+    /// An error as a body. `param`: the field at fault; `retry`: when the same call may pass, where bodies tell it.
     #[must_use]
-    pub fn error_body(self, code: Code, message: &str, param: Option<&str>) -> Bytes {
+    pub fn error_body(
+        self,
+        code: Code,
+        message: &str,
+        param: Option<&str>,
+        retry: Option<Duration>,
+    ) -> Bytes {
         match self {
             Self::Openai => openai::error_body(code, message, param),
             Self::Anthropic => anthropic::error_body(code, message, param),
+            Self::Gemini => gemini::error_body(code, message, param, retry),
         }
     }
+}
 
+impl Form {
     /// An error as the last event of a stream of which nothing was written yet.
     #[must_use]
     pub fn error_event(self, code: Code, message: &str) -> Bytes {
-        match self {
-            Self::Openai => openai::error_event(code, message),
-            Self::Anthropic => anthropic::error_event(code, message),
+        match self.api {
+            Api::Openai => openai::error_event(code, message),
+            Api::Anthropic => anthropic::error_event(code, message),
+            Api::Gemini => {
+                let (mut out, stamp) = (Vec::new(), gemini::Stamp { id: "", model: "" });
+                gemini::Writer::new(&stamp, self.framing).fail(code, message, &mut out);
+                out.into()
+            }
+        }
+    }
+
+    /// Says nothing in a stream, between whole events, so that its connection is not taken for dead.
+    #[must_use]
+    pub const fn keep_alive(self) -> Bytes {
+        Bytes::from_static(match self.api {
+            // Comments of an event stream (WHATWG HTML §9.2.6): parsers pass over them.
+            Api::Openai | Api::Anthropic => b": keep-alive\n\n",
+            // Google's own clients take any line that is not blank for a response.
+            Api::Gemini => b"\n",
+        })
+    }
+
+    /// The media type of a stream.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self.framing {
+            Framing::Sse => "text/event-stream",
+            Framing::Array => "application/json",
         }
     }
 }
@@ -96,6 +180,10 @@ impl Stamp {
 
     fn anthropic(&self) -> anthropic::Stamp<'_> {
         anthropic::Stamp { id: &self.id, model: &self.model }
+    }
+
+    fn gemini(&self) -> gemini::Stamp<'_> {
+        gemini::Stamp { id: &self.id, model: &self.model }
     }
 }
 
@@ -113,16 +201,17 @@ pub struct Translator {
 enum Writer {
     Openai(openai::chat::Writer),
     Anthropic(anthropic::Writer),
+    Gemini(gemini::Writer),
 }
 
 impl Translator {
-    /// Of one stream; `include_usage`: whether its caller asked for usage, where that is asked for; `max_event`: the longest
-    /// event in bytes.
+    /// Of one stream of `target`, told in `form`; `max_event`: the longest event in bytes.
     #[must_use]
-    pub fn new((target, api): (Target, Api), stamp: &Stamp, include_usage: bool, max_event: usize) -> Self {
-        let writer = match api {
-            Api::Openai => Writer::Openai(openai::chat::Writer::new(&stamp.openai(), include_usage)),
+    pub fn new(target: Target, form: Form, stamp: &Stamp, max_event: usize) -> Self {
+        let writer = match form.api {
+            Api::Openai => Writer::Openai(openai::chat::Writer::new(&stamp.openai(), form.include_usage)),
             Api::Anthropic => Writer::Anthropic(anthropic::Writer::new(&stamp.anthropic())),
+            Api::Gemini => Writer::Gemini(gemini::Writer::new(&stamp.gemini(), form.framing)),
         };
         let (splitter, reader) = (Splitter::new(max_event), Reader::of(target));
         Self { splitter, reader, writer, events: Vec::new(), broken: false }
@@ -165,6 +254,7 @@ impl Translator {
         match &mut self.writer {
             Writer::Openai(writer) => writer.fail(code, message, &mut out),
             Writer::Anthropic(writer) => writer.fail(code, message, &mut out),
+            Writer::Gemini(writer) => writer.fail(code, message, &mut out),
         }
         out.into()
     }
@@ -175,6 +265,7 @@ impl Translator {
             match &mut self.writer {
                 Writer::Openai(writer) => writer.write(&event, &mut out),
                 Writer::Anthropic(writer) => writer.write(&event, &mut out),
+                Writer::Gemini(writer) => writer.write(&event, &mut out),
             }
         }
         if self.broken { Err(Untold { before: out.into() }) } else { Ok(out.into()) }

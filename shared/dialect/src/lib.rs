@@ -13,5 +13,5 @@ pub mod openai;
 pub mod sse;
 mod target;
 
-pub use api::{Api, Stamp, Translator, Untold};
+pub use api::{Api, Form, Place, Stamp, Translator, Untold};
 pub use target::{Meter, Reader, Target};

@@ -104,6 +104,59 @@ pub enum Facet {
     ServiceTier,
 }
 
+impl Facet {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 47] = [
+        Self::SystemMidway,
+        Self::SpeakerName,
+        Self::Prefill,
+        Self::ImageBytes,
+        Self::ImageUrl,
+        Self::ImageDetail,
+        Self::Audio,
+        Self::Video,
+        Self::FileBytes,
+        Self::FileUrl,
+        Self::FileText,
+        Self::StoredMedia,
+        Self::CacheMark,
+        Self::Tools,
+        Self::ToolStrict,
+        Self::ToolChoiceNone,
+        Self::ToolChoiceAny,
+        Self::ToolChoiceNamed,
+        Self::ToolChoiceSeveral,
+        Self::ParallelTools,
+        Self::ToolResultMedia,
+        Self::ToolFailed,
+        Self::ThoughtText,
+        Self::ThoughtSignature,
+        Self::SealedThought,
+        Self::Refusal,
+        Self::Stops,
+        Self::Temperature,
+        Self::TopP,
+        Self::TopK,
+        Self::MinP,
+        Self::Seed,
+        Self::FrequencyPenalty,
+        Self::PresencePenalty,
+        Self::RepetitionPenalty,
+        Self::LogitBias,
+        Self::ThinkingOff,
+        Self::ThinkingAdaptive,
+        Self::ThinkingEffort,
+        Self::ThinkingBudget,
+        Self::JsonObject,
+        Self::JsonSchema,
+        Self::Answers,
+        Self::Logprobs,
+        Self::User,
+        Self::Metadata,
+        Self::ServiceTier,
+    ];
+}
+
 /// How a dialect carries a facet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fidelity {
@@ -233,6 +286,12 @@ mod tests {
         }
         assert_eq!(losses.told().len(), TOLD);
         assert_eq!(losses.more(), 5, "the seed is told, and fifteen names");
+    }
+
+    #[test]
+    fn every_facet_is_listed() {
+        let last = Facet::ServiceTier as usize;
+        assert!(Facet::ALL.iter().map(|facet| *facet as usize).eq(0..=last));
     }
 
     #[test]

@@ -12,9 +12,10 @@ use super::{error_body, logprobs, piece};
 use crate::canon::{Delta, Event, Opening, Stop, Usage};
 
 /// How responses are strung together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// As server-sent events, for `alt=sse`.
+    #[default]
     Sse,
     /// As one JSON array, for all others.
     Array,
