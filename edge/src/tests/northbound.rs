@@ -2,20 +2,25 @@
 
 use std::time::Duration;
 
-use base::Code;
+use base::{Amount, Code, Unit};
 use http::{Method, Request};
 use http_body_util::Full;
+use seam::Bound;
 use serde_json::{Value, json};
-use wire::catalog::Limits;
+use wire::catalog::{Budget, Limits, Window};
 use wire::ledger::Outcome;
 
 use super::caller::{ALL, Answered, Caller, Over};
 use super::server::{Act, Server};
 use super::world::World;
+use crate::fixtures;
 
 const MESSAGES: &str = "/v1/messages";
 const GENERATE: &str = "/v1beta/models/tiny:generateContent";
 const STREAM: &str = "/v1beta/models/tiny:streamGenerateContent";
+
+/// A stream that ends without saying why.
+const BEGUN: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hel\"}}]}\n\n";
 
 fn message(more: &Value) -> String {
     with(json!({"model": "tiny", "max_tokens": 16, "messages": [{"role": "user", "content": "hi"}]}), more)
@@ -37,13 +42,26 @@ async fn world(act: Act) -> (Server, World, Caller) {
     (server, world, caller)
 }
 
+/// The same with a budget that pays, so that calls leave receipts.
+async fn paid(act: Act) -> (Server, World, Caller, Bound<()>) {
+    let server = Server::start(&seam::Host::real(), act).await;
+    let limit = Amount(1_000_000);
+    let budget = Budget { window: Window::Total, limit, ..fixtures::budget("acme-day", Unit::Tokens) };
+    let world = World::start(&server.url, |_, catalog| {
+        catalog.budgets.insert(budget.name.clone(), budget.clone());
+    })
+    .await;
+    let (caller, central) = (world.caller(), world.fund(&budget));
+    (server, world, caller, central)
+}
+
 async fn ask(caller: &Caller, path: &str, body: impl Into<bytes::Bytes>) -> Answered {
     caller.over(Over::Plain1, caller.post(path, body)).await
 }
 
 #[tokio::test]
 async fn both_apis_are_answered_in_their_own_shape_over_every_http_version() {
-    let (server, world, caller) = world(Act::Complete).await;
+    let (server, world, caller, _central) = paid(Act::Complete).await;
     for over in ALL {
         server.does(Act::Complete);
         let told = caller.over(over, caller.post(MESSAGES, message(&json!({})))).await;
@@ -198,8 +216,7 @@ async fn limits_are_told_as_each_api_tells_them() {
 
 #[tokio::test]
 async fn streams_that_fail_end_in_their_own_shape_and_never_as_finished() {
-    let (server, world, caller) = world(Act::Break(&["hel"])).await;
-    server.go_on();
+    let (_server, world, caller, _central) = paid(Act::Events(&[BEGUN])).await;
     let text = ask(&caller, MESSAGES, message(&json!({"stream": true}))).await.text();
     assert!(text.contains("event: error\n") && text.contains("upstream_cut"), "{text}");
     assert!(!text.contains("message_stop"), "{text}");
@@ -215,7 +232,7 @@ async fn streams_that_fail_end_in_their_own_shape_and_never_as_finished() {
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_cancels_the_model_and_leaves_one_receipt() {
-    let (server, world, caller) = world(Act::Hang(&["hel"])).await;
+    let (server, world, caller, _central) = paid(Act::Hang(&["hel"])).await;
     for (path, body) in [(MESSAGES, message(&json!({"stream": true}))), (STREAM, contents(&json!({})))] {
         let answer = caller.open(Over::Plain1, caller.post(path, body)).await;
         server.open(1).await;
@@ -248,7 +265,7 @@ async fn silence_before_the_first_event_is_filled_as_the_framing_allows_and_a_fa
 
 #[tokio::test]
 async fn tokens_are_counted_without_a_call_and_without_a_charge() {
-    let (server, world, caller) = world(Act::Complete).await;
+    let (server, world, caller, _central) = paid(Act::Complete).await;
     let body =
         json!({"model": "tiny", "messages": [{"role": "user", "content": "hi there, you"}]}).to_string();
     let told = ask(&caller, "/v1/messages/count_tokens", body).await;
