@@ -210,10 +210,14 @@ mod tests {
     }
 
     fn by(pairs: &[(&str, &str)], query: &'static str) -> Result<KeyHash, Unknown> {
+        sent(&headers(pairs), query.split('&'))
+    }
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(http::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
         }
-        sent(&headers, query.split('&'))
+        headers
     }
 }

@@ -120,6 +120,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Members,
     },
+    /// Print what of a call reaches targets of another API than its own
+    Dialects,
     /// Nodes' configuration files
     Config {
         #[command(subcommand)]

@@ -60,6 +60,10 @@ fn run(arguments: Arguments) -> Outcome {
         Command::ExplainRefusal { request, report } => operator::explain_refusal(request, &report),
         Command::Level { to, reach } => operator::level(to, &reach),
         Command::Members { command } => operator::members(command),
+        Command::Dialects => {
+            out::raw(&dialect::fidelity_table());
+            Ok(())
+        }
         Command::Config { command: Config::Check { role, file } } => node::check(role, &file),
         Command::Config { command: Config::Tokenizer { file, count } } => {
             tokenizer::check(&file, count.as_deref())

@@ -194,8 +194,12 @@ mod tests {
 
     fn ask(method: &Method, target: &str) -> Result<Wanted, NoCall> {
         let via = Via { http: "1.1", alt_svc: None, metrics: false, connections: Gauge::default() };
-        let uri: Uri = target.parse().unwrap();
+        let uri = uri(target);
         wanted(method, &uri, form(&uri, &HeaderMap::new()), &via)
+    }
+
+    fn uri(target: &str) -> Uri {
+        target.parse().unwrap()
     }
 
     fn call(target: &str) -> (Api, Verb, String, Framing) {

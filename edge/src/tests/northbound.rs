@@ -189,7 +189,7 @@ async fn limits_are_told_as_each_api_tells_them() {
     let server = Server::start(&seam::Host::real(), Act::Complete).await;
     let world = World::start(&server.url, |_, catalog| {
         let limits = Limits { requests_per_min: Some(2), ..Limits::default() };
-        catalog.tenants.values_mut().for_each(|tenant| tenant.limits = limits.clone());
+        catalog.tenants.values_mut().for_each(|tenant| tenant.limits = limits);
     })
     .await;
     let caller = world.caller();

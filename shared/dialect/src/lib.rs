@@ -11,7 +11,9 @@ pub mod canon;
 pub mod gemini;
 pub mod openai;
 pub mod sse;
+mod table;
 mod target;
 
 pub use api::{Api, Form, Place, Stamp, Translator, Untold};
+pub use table::fidelity_table;
 pub use target::{Meter, Reader, Target};
