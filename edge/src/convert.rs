@@ -1,7 +1,9 @@
 //! A call in its caller's dialect, and the same call as a target is sent it.
 //!
 //! Same-dialect calls are not rebuilt: the caller's bytes go on, with the model's name, a cap and the wish for usage put
-//! in where they differ; everything unknown passes untouched. Answers of the same dialect need no conversion at all.
+//! in where they differ; everything unknown passes untouched. Answers of the same dialect need no conversion at all. A
+//! target of another dialect is sent what is written from the canonical call, which is read from the bytes so patched; what
+//! it cannot express is refused by the field's name, or dropped and told.
 
 mod foreign;
 

@@ -1,10 +1,11 @@
 //! An answer on its way to the caller.
 //!
-//! An answer at hand goes whole, with its length. An event stream goes event by event, as its caller takes it: a slow
-//! caller slows the upstream. Silence is filled with comments between whole events, so that nothing on the way takes
-//! the connection for dead. A stream that breaks off, or that is ended because a strict budget holds no more for it, ends
-//! with an error event; no finish is ever invented. The account
-//! is closed when the answer ends, or, with what the upstream has told by then, when the caller is gone.
+//! What comes of a target that speaks another API than the caller is translated first (`translate`). An answer at hand
+//! goes whole, with its length. An event stream goes event by event, as its caller takes it: a slow caller slows the
+//! upstream. Silence is filled with comments between whole events, so that nothing on the way takes the connection for
+//! dead. A stream that breaks off, or that is ended because a strict budget holds no more for it, ends with an error event;
+//! no finish is ever invented. The account is closed when the answer ends, or, with what the upstream has told by then,
+//! when the caller is gone.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -32,6 +32,8 @@ pub struct Head {
     pub close: bool,
     /// The credential of `Authorization: Bearer`.
     pub bearer: Option<String>,
+    /// The credential of `x-api-key` or `x-goog-api-key`.
+    pub key: Option<String>,
 }
 
 impl Head {
@@ -70,7 +72,7 @@ fn parse(head: &[u8]) -> io::Result<Head> {
         std::str::from_utf8(head).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let mut lines = text.split("\r\n");
     let line = lines.next().unwrap_or_default().to_owned();
-    let mut found = Head { line, framing: Framing::UntilClose, close: false, bearer: None };
+    let mut found = Head { line, framing: Framing::UntilClose, close: false, bearer: None, key: None };
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {
@@ -82,6 +84,8 @@ fn parse(head: &[u8]) -> io::Result<Head> {
             found.close = value.eq_ignore_ascii_case("close");
         } else if name.eq_ignore_ascii_case("authorization") {
             found.bearer = value.strip_prefix("Bearer ").map(str::to_owned);
+        } else if ["x-api-key", "x-goog-api-key"].iter().any(|known| name.eq_ignore_ascii_case(known)) {
+            found.key = Some(value.to_owned());
         }
     }
     Ok(found)

@@ -13,6 +13,7 @@
 pub mod client;
 pub mod configure;
 pub mod faulty;
+pub mod foreign;
 pub mod http1;
 pub mod load;
 pub mod mesh;

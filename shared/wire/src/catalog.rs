@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::calendar::Zone;
 
+mod dialect;
 mod thresholds;
 
+pub use dialect::Dialect;
 pub use thresholds::{Action, Feature, Threshold};
 
 /// Limits at one level; `None` is unlimited.
@@ -82,34 +84,6 @@ pub struct Key {
     pub revoked: bool,
     /// How pressing its calls are at most.
     pub priority: Priority,
-}
-
-/// The API an upstream speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dialect {
-    /// OpenAI's HTTP API and its many compatible servers.
-    #[default]
-    Openai,
-    /// Anthropic's Messages API and the servers that speak like it.
-    Anthropic,
-    /// Google's Gemini API.
-    Gemini,
-}
-
-impl Dialect {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Openai, Self::Anthropic, Self::Gemini];
-
-    /// Its name in files and records.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Openai => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Gemini => "gemini",
-        }
-    }
 }
 
 /// A company whose models central calls with its own credentials.
