@@ -36,6 +36,11 @@ fn missing_tokenizers() {
 }
 
 #[test]
+fn dialects() {
+    golden("dialects", &Dialect::ALL);
+}
+
+#[test]
 fn openings() {
     golden("openings", &[Opening::Control, Opening::Call, Opening::Rpc]);
     golden("opening-status", &Opening::Status);

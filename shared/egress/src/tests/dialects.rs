@@ -268,3 +268,29 @@ async fn a_call_in_another_api_than_the_upstreams_asks_none() {
     let failed = ask_in(&egress, head(Dialect::Openai, false)).await.unwrap_err();
     assert_eq!((failed.failure.code, fake.requests().len()), (Code::NoTarget, 0));
 }
+
+/// The other node's tail did not come yet; what came tells whether the answer is whole.
+#[tokio::test]
+async fn a_caller_who_leaves_a_forwarded_stream_after_its_end_has_all_of_it() {
+    let host = Host::real();
+    for dialect in BOTH {
+        // All but the mark that follows the reason, where there is one.
+        let all = &events(dialect)[..if dialect == Dialect::Anthropic { 5 } else { 2 }];
+        for (sends, outcome) in [(all.len() - 1, Outcome::CallerGone), (all.len(), Outcome::Complete)] {
+            let mut steps = vec![sent(STREAM)];
+            steps.extend(all[..sends].iter().map(|event| chunk(event)));
+            steps.push(Step::Hang);
+            let fake = Fake::start_on(&host, move |_request| steps.clone()).await;
+            let serving = speaking(&host, dialect, &[&fake]);
+            let connection = mesh::reached(&host, &serving).await;
+            let near = Egress::new(&host, options());
+            let body = Bytes::from_static(ASKED.as_bytes());
+            let mut reply = near.forward(&connection, head(dialect, true), body, None).await.unwrap();
+            let mut came = String::new();
+            while came.len() < all[..sends].concat().len() {
+                came.push_str(std::str::from_utf8(&reply.body.next().await.unwrap()).unwrap());
+            }
+            assert_eq!((came, reply.body.tail().outcome), (all[..sends].concat(), outcome), "{dialect:?}");
+        }
+    }
+}

@@ -30,7 +30,7 @@ async fn connected(host: &Host, fake: &Fake) -> (Connection, Egress) {
 }
 
 /// A connection to a node that serves what `serving` has.
-async fn reached(host: &Host, serving: &Egress) -> Connection {
+pub(super) async fn reached(host: &Host, serving: &Egress) -> Connection {
     reached_on(host, host, serving).await
 }
 
