@@ -7,10 +7,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use base::Mono;
+
 use super::{Violation, violation};
 use crate::evidence::Evidence;
 use crate::faults::Kind;
-use crate::history::CallOutcome;
+use crate::history::{Call, CallOutcome};
 use crate::waits::waits;
 
 /// Until the last hop knows, and what it asked before that is at the server.
@@ -28,26 +30,32 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// What is wrong with the number of a tenant's calls that cost something. A server that dies may have been asked all the same.
+/// What is wrong with the number of a tenant's calls that cost something. A server that dies may have been asked all the same;
+/// and of calls that were in progress when an edge died, nobody may tell whether they were only in its line.
 fn charged(evidence: &Evidence, tenant: &str) -> Option<Violation> {
-    let is_model = |name: &String| evidence.facts.machines.get(name) == Some(&Kind::Model);
-    if evidence.history.struck.iter().any(|struck| struck.machines.iter().any(is_model)) {
+    let struck = |kind: Kind| {
+        let is_of_kind = move |name: &String| evidence.facts.machines.get(name) == Some(&kind);
+        evidence.history.struck.iter().filter(move |struck| struck.machines.iter().any(is_of_kind))
+    };
+    if struck(Kind::Model).next().is_some() {
         return None;
     }
     let asked: BTreeSet<_> = evidence.history.served.iter().filter_map(|served| served.call).collect();
-    let calls = evidence.history.calls.iter();
-    let calls = calls.filter(|call| call.crowd.as_deref() == Some(tenant) && asked.contains(&call.id));
+    let of_tenant = || evidence.history.calls.iter().filter(|call| call.crowd.as_deref() == Some(tenant));
+    let calls = of_tenant().filter(|call| asked.contains(&call.id)).count();
+    let was_open = |call: &Call, at: Mono| call.started <= at && call.ended.is_none_or(|ended| ended >= at);
+    let untold =
+        of_tenant().filter(|call| struck(Kind::Edge).any(|struck| was_open(call, struck.at))).count();
     let records = evidence.records.iter();
-    let paid = records.filter(|record| record.tenant.as_deref() == Some(tenant) && record.cost > 0);
-    let (paid, calls) = (paid.count(), calls.count());
+    let paid = records.filter(|record| record.tenant.as_deref() == Some(tenant) && record.cost > 0).count();
     let what = format!("{paid} calls of {tenant} cost something, and servers were asked for {calls}");
-    (paid > calls).then(|| violation("left", None, what))
+    (paid > calls + untold).then(|| violation("left", None, what))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Call, Served};
+    use crate::history::{Served, Struck};
     use crate::invariants::samples::{at, call, crowded, record, served};
 
     #[test]
@@ -63,5 +71,15 @@ mod tests {
         assert_eq!(judge(&evidence).len(), 1);
         evidence.history.served.clear();
         assert!(judge(&evidence)[0].what.starts_with("1 calls of gold cost something"));
+
+        // Unless an edge died with it.
+        evidence.facts.machines.insert("edge-eu".to_owned(), Kind::Edge);
+        let open = evidence.history.calls.iter().find(|call| call.crowd.is_some()).unwrap().started;
+        let died =
+            |at| Struck { id: 0, at, healed: None, what: "crash", machines: vec!["edge-eu".to_owned()] };
+        evidence.history.struck.push(died(open));
+        assert_eq!(judge(&evidence), []);
+        evidence.history.struck[0] = died(at(60_000));
+        assert_eq!(judge(&evidence).len(), 1);
     }
 }
