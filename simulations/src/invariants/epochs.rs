@@ -9,6 +9,7 @@ use base::Mono;
 
 use super::{Violation, violation};
 use crate::evidence::Evidence;
+use crate::history::Observation;
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -21,14 +22,17 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         }
         *before = in_force.epoch.max(*before);
     }
-    let mut last: BTreeMap<&str, (Mono, u64)> = BTreeMap::new();
+    let mut told: BTreeMap<&str, Vec<&Observation>> = BTreeMap::new();
     for seen in &evidence.history.observations {
-        let (at, before) = last.entry(&seen.node).or_insert((seen.at, 0));
-        if seen.epoch < *before && !died_between(evidence, &seen.node, *at, seen.at) {
-            let what = format!("{} told epoch {before}, then {}", seen.node, seen.epoch);
+        let of_node = told.entry(&seen.node).or_default();
+        // Two questions that were open at once may be answered in any order.
+        let before = of_node.iter().filter(|before| before.answered <= seen.at && before.epoch > seen.epoch);
+        let before = before.filter(|before| !died_between(evidence, &seen.node, before.at, seen.at)).last();
+        if let Some(Observation { epoch, .. }) = before {
+            let what = format!("{} told epoch {epoch}, then {}", seen.node, seen.epoch);
             found.push(violation("epochs", Some(seen.at), what));
         }
-        (*at, *before) = (seen.at, seen.epoch);
+        of_node.push(seen);
     }
     found
 }
@@ -50,5 +54,25 @@ mod tests {
         let mut evidence = evidence();
         evidence.epochs.push(InForce { edge: "edge-eu".into(), at: at(9), epoch: 1 });
         assert!(judge(&evidence)[0].what.contains("from epoch 2 back to 1"));
+    }
+
+    #[test]
+    fn a_central_node_that_goes_back_is_found_unless_both_were_asked_at_once() {
+        let told = |asked: u64, answered: u64, epoch| Observation {
+            at: at(asked),
+            answered: at(answered),
+            node: "central-eu".to_owned(),
+            leader: None,
+            term: 1,
+            epoch,
+            edges: BTreeMap::new(),
+        };
+        let judged = |observations: [Observation; 2]| {
+            let mut evidence = evidence();
+            evidence.history.observations = observations.into();
+            judge(&evidence).len()
+        };
+        assert_eq!(judged([told(10, 12, 84), told(9, 13, 83)]), 0);
+        assert_eq!(judged([told(10, 12, 84), told(12, 13, 83)]), 1);
     }
 }
