@@ -27,7 +27,8 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         let of_node = told.entry(&seen.node).or_default();
         // Two questions that were open at once may be answered in any order.
         let before = of_node.iter().filter(|before| before.answered <= seen.at && before.epoch > seen.epoch);
-        let before = before.filter(|before| !died_between(evidence, &seen.node, before.at, seen.at)).last();
+        let mut before = before.filter(|before| !died_between(evidence, &seen.node, before.at, seen.at));
+        let before = before.next_back();
         if let Some(Observation { epoch, .. }) = before {
             let what = format!("{} told epoch {epoch}, then {}", seen.node, seen.epoch);
             found.push(violation("epochs", Some(seen.at), what));
