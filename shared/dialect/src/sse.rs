@@ -158,6 +158,18 @@ pub enum Data<'a> {
     Many(Vec<&'a [u8]>),
 }
 
+impl<'a> Data<'a> {
+    /// Each field's value, in order.
+    #[must_use]
+    pub fn lines(self) -> Vec<&'a [u8]> {
+        match self {
+            Self::Absent => Vec::new(),
+            Self::One(line) => vec![line],
+            Self::Many(lines) => lines,
+        }
+    }
+}
+
 /// Reads an event.
 #[must_use]
 pub fn read_event(event: &[u8]) -> Event<'_> {

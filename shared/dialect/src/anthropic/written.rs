@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::sse::{Data, read_event};
+use crate::sse::read_event;
 
 #[derive(Deserialize)]
 struct Payload<'a> {
@@ -29,12 +29,7 @@ struct Said<'a> {
 /// Hands every text in whole `events` to `take`, in order: what is said, thought and asked of tools. What cannot be read says
 /// nothing.
 pub fn written(events: &[u8], mut take: impl FnMut(&str)) {
-    let lines = match read_event(events).data {
-        Data::Absent => return,
-        Data::One(line) => vec![line],
-        Data::Many(lines) => lines,
-    };
-    for line in lines {
+    for line in read_event(events).data.lines() {
         let Ok(Payload { content_block, delta }) = serde_json::from_slice(line) else { continue };
         for said in [content_block, delta].into_iter().flatten() {
             let Said { text, thinking, name, partial_json } = said;

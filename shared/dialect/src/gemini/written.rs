@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::sse::{Data, read_event};
+use crate::sse::read_event;
 
 #[derive(Deserialize)]
 struct Response<'a> {
@@ -44,12 +44,7 @@ struct Call<'a> {
 /// Hands every text in whole `events` to `take`, in order: what is said, thought and asked of tools. What cannot be read says
 /// nothing.
 pub fn written(events: &[u8], mut take: impl FnMut(&str)) {
-    let lines = match read_event(events).data {
-        Data::Absent => return,
-        Data::One(line) => vec![line],
-        Data::Many(lines) => lines,
-    };
-    for line in lines {
+    for line in read_event(events).data.lines() {
         let Ok(Response { candidates }) = serde_json::from_slice(line) else { continue };
         for part in candidates.into_iter().filter_map(|one| one.content).flat_map(|content| content.parts) {
             let (name, args) = part.call.map_or((None, None), |call| (call.name, call.args));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::sse::{Data, read_event};
+use crate::sse::read_event;
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -50,12 +50,7 @@ struct Function<'a> {
 /// Hands every text in whole `events` to `take`, in order: what is said, thought and asked of tools. What cannot be read says
 /// nothing.
 pub fn written(events: &[u8], mut take: impl FnMut(&str)) {
-    let lines = match read_event(events).data {
-        Data::Absent => return,
-        Data::One(line) => vec![line],
-        Data::Many(lines) => lines,
-    };
-    for line in lines {
+    for line in read_event(events).data.lines() {
         let Ok(Chunk { choices }) = serde_json::from_slice(line) else { continue };
         choices.into_iter().filter_map(|choice| choice.delta).for_each(|delta| delta.told(&mut take));
     }
